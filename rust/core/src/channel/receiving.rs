@@ -225,13 +225,19 @@ impl Receiving {
             Some(send_id) if !is_rival(&came.message_id) => send_id,
             _ => &came.message_id,
         };
+        let payload_hash = keccak256(payload);
+        let key = key_of(came, send_id);
+        if self.reassembler.is_completed(&key, &payload_hash) && !self.whole.contains(&key) {
+            sds.handle_rival_surplus(&came.message_id);
+            sds.handle_content_surplus(&came.message_id);
+            return;
+        }
         let counted = Counted {
             data_count: Some(1),
             content_count: Some(1),
             ordinal: Some(0),
         };
         self.place(came, send_id, counted, arrival, sds, events, now);
-        let payload_hash = keccak256(payload);
         let completed = Completed {
             data_count: 1,
             recovered: &[],
@@ -251,6 +257,7 @@ impl Receiving {
             sds.handle_content_surplus(&came.message_id);
             return;
         };
+        self.reassembler.remember_completed(&key, &payload_hash);
         self.counts.messages += 1;
         sds.handle_whole_content(&came.message_id, &came.sender_id, payload, arrival.data);
         let message_id = Some(came.message_id.as_str());

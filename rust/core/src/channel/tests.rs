@@ -543,20 +543,44 @@ fn a_rival_is_released_once_while_it_is_remembered_or_its_message_is() {
 #[test]
 fn a_message_that_a_store_repeats_is_released_once_while_it_is_remembered() {
     for message_id in [MessageIdRule::Send, MessageIdRule::ContentSha256] {
-        for is_rival in [false, true] {
-            let config = Config {
-                log_messages_max: 4,
-                missing_messages_max: 1,
-                message_id,
-                ..config()
-            };
-            let bob = Bob::of(config, settings(), limits());
-            assert_eq!(
-                released_of_alice(bob, is_rival, true),
-                1,
-                "{message_id:?} {is_rival}"
-            );
+        for wire_format in [WireFormat::Raw, WireFormat::Draft] {
+            for is_rival in [false, true] {
+                let mut bob = forgetful(wire_format, 1, 100);
+                bob.config.message_id = message_id;
+                bob.restart().unwrap();
+                assert_eq!(
+                    released_of_alice(bob, is_rival, true),
+                    1,
+                    "{message_id:?} {wire_format:?} {is_rival}"
+                );
+            }
         }
+    }
+}
+
+#[test]
+fn a_message_that_a_store_repeats_after_a_restart_is_released_once_too() {
+    for wire_format in [WireFormat::Raw, WireFormat::Draft] {
+        let mut bob = forgetful(wire_format, 1, 100);
+        let hear = |bob: &mut Bob, number: u32| {
+            let parameters = bob.segmentation.parameters;
+            let real = number.to_be_bytes();
+            let content = segment(&real, &parameters).unwrap();
+            let content_id = id(&format!("{number:032x}"), 0);
+            bob.hear(message("alice", &content_id, &content.to_vecs()[0]));
+        };
+        for number in 1..8 {
+            hear(&mut bob, number);
+        }
+        while bob.channel.begin_delivery().is_some() {
+            bob.channel.finish_delivery();
+        }
+        assert!(bob.restart().unwrap().is_empty());
+        assert!(!bob.holds(&id(&format!("{:032x}", 1), 0)));
+        bob.released.clear();
+        (bob.heard, bob.from_store) = (0, true);
+        hear(&mut bob, 1);
+        assert!(bob.released.is_empty(), "{wire_format:?}");
     }
 }
 

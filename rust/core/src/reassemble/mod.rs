@@ -41,9 +41,10 @@ pub use payload::Payload;
 pub use persist::{Change, Record, Records};
 
 use crate::segment::Parameters;
+use crate::wire::segment::HASH_LENGTH;
 use completed::Completed;
 use ledger::Ledger;
-use set::{Set, SetId};
+use set::{Set, SetId, key_of};
 
 /// What a receiver may hold (specification 002, Denial of Service).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -141,6 +142,18 @@ impl Reassembler {
     /// Sets that `receive` evicted to make room, since the last call.
     pub fn poll_dropped(&mut self) -> Vec<Dropped> {
         std::mem::take(&mut self.dropped).into()
+    }
+
+    /// Whether the payload of this hash is one that was completed under `message_key`, and is remembered.
+    pub fn is_completed(&self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) -> bool {
+        self.completed
+            .contains(&key_of(Some(message_key), payload_hash))
+    }
+
+    /// Remembers a payload that came as it is, without segments, like one that was completed.
+    pub fn remember_completed(&mut self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) {
+        self.completed
+            .insert(key_of(Some(message_key), payload_hash));
     }
 
     /// Counts of what was received and of what is held.
