@@ -228,7 +228,13 @@ impl Deliveries {
         let send_id = delivery.send_id.as_ref();
         let mut key = send_id.map(|send_id| payload_key(&delivery.sender_id, send_id));
         match self.handover.redelivery {
-            Redelivery::AtMostOnce => self.delete(sequence, key.take()),
+            Redelivery::AtMostOnce => {
+                self.delete(sequence, key.take());
+                if delivery.redelivered {
+                    // Nothing else rewrites what a life of the other kind left.
+                    self.changed_handover = Some(None);
+                }
+            }
             Redelivery::AtLeastOnce if key.is_some() => {
                 self.changed_handover = Some(Some(sequence));
             }
@@ -293,6 +299,10 @@ impl Deliveries {
         handover: Option<&[u8]>,
         payloads: &mut BTreeMap<Box<[u8]>, Vec<u8>>,
     ) -> Result<(), RestoreError> {
+        if handover.is_some_and(|key| !deliveries.contains_key(key)) {
+            // Places in the order begin anew where none waits: another message would have this one.
+            self.changed_handover = Some(None);
+        }
         for (key, record) in deliveries {
             let sequence = <[u8; 8]>::try_from(&**key);
             let sequence = sequence.map_err(|_| RestoreError::Damaged(CALLED))?;
@@ -300,13 +310,12 @@ impl Deliveries {
             let payload = payloads.remove(&stored.key()).ok_or_else(|| {
                 without_bytes("a message that waits for its delivery", &stored.key())
             })?;
-            let is_interrupted = handover == Some(key);
             let delivery = Delivery {
                 sender_id: stored.sender_id,
                 send_id: Some(stored.send_id),
                 payload_hash: stored.payload_hash,
                 payload: payload.into(),
-                redelivered: is_interrupted && self.handover.redelivery == Redelivery::AtLeastOnce,
+                redelivered: handover == Some(key),
                 released_ms: None,
             };
             self.insert(u64::from_be_bytes(sequence), delivery);

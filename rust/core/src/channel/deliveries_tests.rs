@@ -145,12 +145,31 @@ fn at_most_once_loses_only_the_one_in_progress() {
 }
 
 #[test]
-fn what_was_at_least_once_before_is_flagged_no_more_at_most_once() {
+fn what_was_interrupted_at_least_once_is_flagged_at_most_once_and_leaves_nothing() {
     let mut life = with_three(Redelivery::AtLeastOnce);
     life.begin().unwrap();
     life.handover.redelivery = Redelivery::AtMostOnce;
+    // It is flagged until it is handed over, however many lives that takes.
+    for _ in 0..2 {
+        life.crash().unwrap();
+        life.commit();
+    }
+    assert_eq!(life.drain(), ["0*", "1", "2"]);
+    assert_eq!(life.records, BTreeMap::new());
+}
+
+#[test]
+fn a_message_does_not_take_the_flag_of_another_that_had_its_place() {
+    let mut life = with_three(Redelivery::AtLeastOnce);
+    life.begin().unwrap();
+    life.records.retain(|(kind, _), _| *kind == HANDOVER);
     life.crash().unwrap();
-    assert_eq!(life.drain(), ["0", "1", "2"]);
+    life.commit();
+    assert_eq!(life.records, BTreeMap::new());
+    life.release(b"a");
+    life.commit();
+    life.crash().unwrap();
+    assert_eq!(life.drain(), ["a"]);
 }
 
 #[test]
