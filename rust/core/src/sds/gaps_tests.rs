@@ -260,6 +260,9 @@ fn what_came_and_found_no_room_is_missing_as_before_and_is_no_news() {
         // It waits for nothing while it is not here, and no sync leaves to ask for it alone.
         assert_eq!(stat(&bob, "incoming_pairs"), 1);
         assert_eq!(bob.machine.asking.asked_for("missing"), (0, 2));
+        // Whoever named it has it on its share, and its sender has not.
+        let missing = bob.machine.incoming.missing().get(b"missing").unwrap();
+        assert_eq!(&*missing.named_by, "carol");
     }
     hear_whole(&mut bob, follows("bert", "cause", &[]));
     let released = hear_whole(&mut bob, follows("alice", "missing", &["cause"]));
