@@ -269,6 +269,28 @@ fn what_came_and_found_no_room_is_missing_as_before_and_is_no_news() {
     assert_eq!(released, ["missing", "after"]);
 }
 
+/// It came with an earlier life, which had room for it.
+#[test]
+fn what_a_refused_content_said_of_its_message_is_forgotten_with_it() {
+    let mut bob = Bob::new();
+    hear_whole(&mut bob, follows("carol", "after", &[&id(ONE, 0)]));
+    bob.hear_content(ONE, 0, [5, 0]);
+    let came = message("alice", &id(ONE, 0), format!("0 of {ONE}").as_bytes());
+    let came = data_of(&bob, came);
+    bob.machine.handle_content_refused(&id(ONE, 0), &came, true);
+    // Of this one the wire does not say how many there are.
+    bob.hear(message("alice", &id(ONE, 7), b"content"));
+    let place = Place {
+        send_id: ONE,
+        ordinal: Some(7),
+        content_count: None,
+        contents_needed: None,
+    };
+    bob.machine.handle_content_placed(&id(ONE, 7), place, at(0));
+    happens_at(&mut bob, TIMEOUT_MS);
+    assert_eq!(missing(&bob), [id(ONE, 0)]);
+}
+
 #[test]
 fn what_found_no_room_is_asked_for_though_nothing_waits_for_it() {
     for [named_first, is_lost] in [[true, false], [true, true], [false, false]] {
