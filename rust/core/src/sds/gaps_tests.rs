@@ -269,6 +269,31 @@ fn what_came_and_found_no_room_is_missing_as_before_and_is_no_news() {
     assert_eq!(released, ["missing", "after"]);
 }
 
+/// The message of the one before is kept: its send may go on.
+#[test]
+fn what_is_refused_under_the_id_of_what_was_given_up_is_as_if_it_had_not_come() {
+    for invalid in [false, true] {
+        let mut bob = Bob::new();
+        bob.hear_content(ONE, 0, [3, 0]);
+        abandon(&mut bob, ONE, true);
+        let kept = bob.machine.message(&id(ONE, 0));
+        assert!(kept.is_some());
+        let others = message("mallory", &id(ONE, 0), b"another");
+        for _ in 0..2 {
+            let told = bob.hear(others.clone());
+            let is_received = |event: &Event| matches!(event, Event::ContentReceived { .. });
+            assert!(told.iter().any(is_received), "{invalid}");
+            let came = data_of(&bob, others.clone());
+            bob.machine
+                .handle_content_refused(&id(ONE, 0), &came, invalid);
+            assert!(!bob.machine.holds(&id(ONE, 0)));
+            assert_eq!(stat(&bob, "incoming_contents"), 0);
+            assert_eq!(stat(&bob, "unsaid_acknowledgements"), 0);
+        }
+        assert_eq!(bob.machine.message(&id(ONE, 0)), kept);
+    }
+}
+
 /// It came with an earlier life, which had room for it.
 #[test]
 fn what_a_refused_content_said_of_its_message_is_forgotten_with_it() {

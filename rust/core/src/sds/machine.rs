@@ -524,8 +524,11 @@ impl Machine {
         let Some(entry) = self.log.find(message_id.as_bytes()) else {
             return;
         };
-        let original = self.log.original(message_id.as_bytes());
-        if original.is_some_and(|original| *original != *message) {
+        let original = self.log.original_of(entry);
+        if original
+            .as_ref()
+            .is_some_and(|original| **original != *message)
+        {
             // A rival of a content that is held is not that content.
             return;
         }
@@ -537,7 +540,9 @@ impl Machine {
         incoming.refuse(entry, &mut around);
         super::incoming::unsay(entry, &mut voice, &mut around);
         let message_id = Name::new(message_id);
-        self.log.forget_original(&message_id);
+        if original.is_some() {
+            self.log.forget_original(&message_id);
+        }
         let refused = self.log.refuse(entry);
         let (incoming, mut around) = self.around();
         if !invalid {

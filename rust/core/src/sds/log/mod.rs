@@ -286,6 +286,11 @@ impl Log {
         held.or_else(|| self.originals.apart(message_id).cloned())
     }
 
+    /// The message that an entry came by; `None` too where another one of its id is kept from before.
+    pub fn original_of(&self, entry: EntryRef) -> Option<Octets> {
+        self.originals.of(self.entries.get(entry)?)
+    }
+
     /// Whether the message of an id is kept.
     pub fn has_original(&self, message_id: &[u8]) -> bool {
         let held = self.find(message_id);
