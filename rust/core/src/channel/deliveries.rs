@@ -273,6 +273,17 @@ impl Deliveries {
         std::mem::take(&mut self.done)
     }
 
+    /// Keys of the messages whose bytes are stored for them.
+    #[cfg(debug_assertions)]
+    pub(super) fn stored(&self) -> impl Iterator<Item = Box<[u8]>> {
+        let waiting = self.queue.iter().filter_map(|(_, delivery)| {
+            let send_id = delivery.send_id.as_ref()?;
+            Some(payload_key(&delivery.sender_id, send_id))
+        });
+        let in_progress = self.in_progress.as_ref().and_then(|held| held.key.clone());
+        waiting.chain(in_progress)
+    }
+
     /// What changed since the last call.
     pub(super) fn poll_persist(&mut self, records: &mut Records) {
         for (sequence, stored) in std::mem::take(&mut self.changed) {

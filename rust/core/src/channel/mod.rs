@@ -446,6 +446,20 @@ impl Channel {
 
     /// What changed since the last call, to be stored in one transaction.
     pub fn poll_persist(&mut self) -> Vec<Record> {
+        let records = self.take_changes();
+        #[cfg(debug_assertions)]
+        self.audit();
+        records
+    }
+
+    /// What one part holds for another is known to both: every test that stores something looks.
+    #[cfg(debug_assertions)]
+    fn audit(&self) {
+        self.receiving.audit(&self.sds, &self.deliveries);
+        self.dispatch.audit(&self.sds, &self.own);
+    }
+
+    fn take_changes(&mut self) -> Vec<Record> {
         let mut records = Records::default();
         let shared = self.receiving.shared_mut();
         for key in self.deliveries.poll_done() {

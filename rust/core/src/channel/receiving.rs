@@ -720,6 +720,29 @@ impl Receiving {
         sds.handle_content_refused(&came.message_id, arrival.data, true);
     }
 
+    /// What is held is held for something.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, sds: &Machine, deliveries: &Deliveries) {
+        for (sender_id, send_id) in sds.partial() {
+            let key = payload_key(sender_id, send_id);
+            assert!(
+                self.shared.keeps_segments(&key),
+                "{send_id:?} of {sender_id:?} is waited for in vain"
+            );
+        }
+        let mut waiting = self.whole.audit(sds);
+        waiting.extend(deliveries.stored());
+        self.shared.audit(
+            |message_id| sds.needs_message(message_id),
+            &waiting,
+            |key, hash| {
+                let key = split_payload_key(key)
+                    .map(|(sender_id, send_id)| payload_key(sender_id, told_of(send_id)));
+                key.is_some_and(|key| self.reassembler.is_partial(&key, hash))
+            },
+        );
+    }
+
     // --- after a restart ------------------------------------------------------------------------
 
     /// Takes back completions, whole messages that no delivery holds, and segments of partial ones.

@@ -315,7 +315,7 @@ fn where_nothing_is_stored_what_changed_is_forgotten() {
     bob.hear(message("alice", &id(OTHER, 0), &contents[0]));
     let changed = |bob: &mut Bob| {
         bob.channel.drop_changes();
-        let records = bob.channel.poll_persist().into_iter();
+        let records = bob.channel.take_changes().into_iter();
         records.map(|record| record.kind).collect::<Vec<_>>()
     };
     // SDS stores its state whenever that is another one than it stored last.

@@ -539,6 +539,66 @@ impl SharedBytes {
         }
     }
 
+    /// What is stored is held for something: SDS needs it, a message waits for its release or its delivery,
+    /// or is partial. Looked at between two commits, by what those parts say.
+    #[cfg(debug_assertions)]
+    pub fn audit(
+        &self,
+        is_needed: impl Fn(&str) -> bool,
+        waiting: &HashSet<Box<[u8]>>,
+        is_partial: impl Fn(&[u8], &Hash) -> bool,
+    ) {
+        let segments = || {
+            self.segments
+                .iter()
+                .flat_map(|(key, held)| held.iter().map(move |segment| (key, segment)))
+        };
+        let mut uses: HashMap<Name, u32> = HashMap::new();
+        let of_segments = segments().filter_map(|(_, segment)| segment.message_id.as_ref());
+        for name in of_segments.chain(self.parts.values().flatten()) {
+            *uses.entry(name.clone()).or_default() += 1;
+        }
+        assert_eq!(self.uses, uses, "how often messages are named");
+        for name in self.uses.keys() {
+            assert!(
+                self.stored.contains(name),
+                "{name:?} is named and not stored"
+            );
+        }
+        for name in self
+            .stored
+            .iter()
+            .chain(&self.framed)
+            .chain(self.contents.keys())
+        {
+            let is_held = uses.contains_key(name) || is_needed(name);
+            assert!(is_held, "{name:?} is stored for nothing");
+        }
+        for (key, segment) in segments() {
+            assert!(
+                is_partial(key, &segment.payload_hash),
+                "{:?} is stored for nothing",
+                segment.key
+            );
+        }
+        let of_partial: HashSet<_> = segments().map(|(_, segment)| &segment.key).collect();
+        let is_kept = |kind, key: &[u8]| self.written.contains(&(kind, key.into()));
+        for (kind, key) in &self.written {
+            let is_held = match *kind {
+                SEGMENT => of_partial.contains(key),
+                _ => waiting.contains(key),
+            };
+            assert!(is_held, "{kind} {key:?} is stored for nothing");
+        }
+        for key in waiting {
+            assert!(
+                is_kept(PAYLOAD, key) || is_kept(PARTS, key),
+                "{key:?} waits and is not stored"
+            );
+        }
+        assert!(of_partial.iter().all(|key| is_kept(SEGMENT, key)));
+    }
+
     // --- after a restart ------------------------------------------------------------------------
 
     // SDS may not keep all that is restored: what it does not keep and nothing names goes with the first

@@ -1,6 +1,8 @@
 //! Whole messages until SDS releases them.
 
 use std::collections::HashMap;
+#[cfg(debug_assertions)]
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::records::{payload_key, split_payload_key};
@@ -8,6 +10,8 @@ use super::shared_bytes::{Completed, SharedBytes};
 use super::{is_rival, told_of};
 use crate::keccak::keccak256;
 use crate::reassemble::Payload;
+#[cfg(debug_assertions)]
+use crate::sds::Machine;
 use crate::sds::{Name, rival_name};
 use crate::wire::segment::HASH_LENGTH;
 
@@ -103,6 +107,26 @@ impl WholeMessages {
         let whole = self.waiting.remove(&payload_key(sender_id, send_id))?;
         self.size_bytes -= whole.payload.len();
         Some(whole)
+    }
+
+    /// Each waits in SDS too, by the name that it was told, and nothing waits there that is not here.
+    ///
+    /// Gives the keys under which they are stored.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, sds: &Machine) -> HashSet<Box<[u8]>> {
+        let awaited: HashSet<_> = sds
+            .reconstructed()
+            .map(|(sender_id, send_id)| payload_key(sender_id, send_id))
+            .collect();
+        let held: HashSet<_> = self.waiting.keys().cloned().collect();
+        assert_eq!(held, awaited, "what waits for its release");
+        let size_bytes: usize = self.waiting.values().map(|whole| whole.payload.len()).sum();
+        assert_eq!(self.size_bytes, size_bytes);
+        let stored = self.waiting.iter().filter_map(|(key, whole)| {
+            let (sender_id, _) = split_payload_key(key)?;
+            Some(payload_key(sender_id, &whole.stored))
+        });
+        stored.collect()
     }
 
     /// Takes back a stored message that no delivery holds; false where its key is damaged.

@@ -150,6 +150,13 @@ impl Reassembler {
             .contains(&key_of(Some(message_key), payload_hash))
     }
 
+    /// Whether segments are held of the payload of this hash under `message_key`.
+    #[cfg(debug_assertions)]
+    pub fn is_partial(&self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) -> bool {
+        let key = key_of(Some(message_key), payload_hash);
+        self.sets.keys().any(|id| id.key == key)
+    }
+
     /// Remembers a payload that came as it is, without segments, like one that was completed.
     pub fn remember_completed(&mut self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) {
         self.completed

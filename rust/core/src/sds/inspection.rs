@@ -113,6 +113,20 @@ impl Machine {
         }
     }
 
+    /// The senders and names of whole messages that wait for what they follow.
+    #[cfg(debug_assertions)]
+    pub(crate) fn reconstructed(&self) -> impl Iterator<Item = (&str, &str)> {
+        let whole = self.incoming.sends().filter(|send| send.reconstructed);
+        whole.map(|send| (&*send.sender_id, &*send.send_id))
+    }
+
+    /// The senders and names of messages that are here in part.
+    #[cfg(debug_assertions)]
+    pub(crate) fn partial(&self) -> impl Iterator<Item = (&str, &str)> {
+        let partial = self.incoming.sends().filter(|send| send.is_partial());
+        partial.map(|send| (&*send.sender_id, &*send.send_id))
+    }
+
     /// What the parts count is what they hold: every test that stores something looks.
     #[cfg(debug_assertions)]
     pub(super) fn audit(&self) {
@@ -122,8 +136,9 @@ impl Machine {
         self.rivals.audit();
         self.outgoing.audit();
         self.acknowledgements.audit(&self.log);
-        let missing = self.incoming.missing();
-        self.asking.audit(|id| missing.contains(id.as_bytes()));
+        let missing = self.incoming.missing().iter().map(|(name, _)| name);
+        self.asking
+            .audit(&missing.collect(), self.config.missing_messages_max);
         self.answering.audit();
         let held = self
             .log

@@ -179,10 +179,17 @@ impl Machine {
         self.transmission.in_flight.remove(&transmit_id);
     }
 
-    /// Transmissions that have no answer yet.
-    #[cfg(test)]
-    pub fn transmissions_in_flight(&self) -> usize {
-        self.transmission.in_flight.len()
+    /// Ids of the transmissions that have no answer yet.
+    #[cfg(debug_assertions)]
+    pub fn transmissions_in_flight(&self) -> impl Iterator<Item = u64> {
+        self.transmission.in_flight.keys().copied()
+    }
+
+    /// Whether an ephemeral message waits to leave.
+    #[cfg(debug_assertions)]
+    pub fn is_ephemeral_queued(&self, send_id: &str) -> bool {
+        let queued = &self.transmission.ephemerals;
+        queued.iter().any(|(queued, ..)| **queued == *send_id)
     }
 
     /// The node could not send: a first transmission goes back to the queue, a later one is due; none

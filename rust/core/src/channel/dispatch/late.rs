@@ -17,6 +17,11 @@ impl Late {
         self.transmits.len()
     }
 
+    #[cfg(debug_assertions)]
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.transmits.iter().map(|late| late.transmit_id)
+    }
+
     pub fn push(&mut self, transmit: Transmit) {
         if let Some(send_id) = first_of(&transmit) {
             self.firsts.insert(send_id.clone());

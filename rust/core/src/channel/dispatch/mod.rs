@@ -31,12 +31,18 @@ mod unanswered;
 #[cfg(test)]
 mod withdrawal_tests;
 
+#[cfg(debug_assertions)]
+use std::collections::BTreeSet;
 use std::collections::{HashMap, HashSet};
 
 pub use allowance::{Allowance, DropReason};
 pub use flights::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
 pub use outcomes::Failure;
 
+#[cfg(debug_assertions)]
+use crate::channel::own::OwnSends;
+#[cfg(debug_assertions)]
+use crate::sds::Machine;
 use crate::sds::{Config, Kinds, Name, TransmitKind};
 use ephemerals::Ephemerals;
 use flights::Flights;
@@ -110,6 +116,31 @@ impl Dispatch {
             failures_by_send: HashMap::new(),
             looked_ms: monotonic_ms,
             counts: DispatchCounts::default(),
+        }
+    }
+
+    /// What SDS waits for an answer to is on its way, and what is kept of a send of ours goes with it.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, sds: &Machine, own: &OwnSends) {
+        if self.counts.dispatched.iter().all(|count| *count == 0) {
+            // Some tests ask SDS alone what leaves.
+            return;
+        }
+        let flights = self.flights.ids().into_iter();
+        assert_eq!(
+            sds.transmissions_in_flight().collect::<BTreeSet<_>>(),
+            flights.chain(self.late.ids()).collect::<BTreeSet<_>>(),
+            "what awaits an answer"
+        );
+        for send_id in self.ephemerals.waiting() {
+            let leaves = !self.flights.of_send(&send_id).is_empty();
+            assert!(
+                leaves || sds.is_ephemeral_queued(&send_id),
+                "{send_id:?} never ends"
+            );
+        }
+        for send_id in own.pending_ids() {
+            assert!(sds.knows_send(send_id), "{send_id:?} never ends");
         }
     }
 

@@ -90,6 +90,16 @@ impl OwnSends {
         sends.filter(|send| send.is_pending())
     }
 
+    /// Their ids.
+    #[cfg(debug_assertions)]
+    pub fn pending_ids(&self) -> impl Iterator<Item = &Name> {
+        let pending = self
+            .sends
+            .iter()
+            .filter(|(_, entry)| entry.send.is_pending());
+        pending.map(|(send_id, _)| send_id)
+    }
+
     /// How many those are.
     pub fn pending_count(&self) -> usize {
         self.sends.len() - self.settled.len()

@@ -1098,6 +1098,14 @@ impl Incoming {
         }
     }
 
+    /// All of them.
+    #[cfg(debug_assertions)]
+    pub fn sends(&self) -> impl Iterator<Item = &IncomingSend> {
+        self.order
+            .iter()
+            .filter_map(|handle| self.sends.get(*handle))
+    }
+
     /// What is counted is what is there, and who waits for whom is known to both.
     #[cfg(debug_assertions)]
     pub fn audit(&self) {

@@ -1,11 +1,15 @@
 //! What we ask the channel for: messages that are missing (SDS, SDS-Repair: the outgoing repair buffer).
 
 use std::collections::HashMap;
+#[cfg(debug_assertions)]
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hashlink::LinkedHashMap;
 
 use super::requests::RequestBuffer;
+#[cfg(debug_assertions)]
+use super::rules::REPAIR_BUFFER_MAX;
 use super::rules::request_offset_ms;
 use crate::sds::config::Config;
 use crate::sds::ids::entry_bytes_max;
@@ -320,9 +324,20 @@ impl Asking {
         }
     }
 
-    /// What is asked for is missing, and has one moment.
+    /// What is asked for is missing, and has one moment. All that is missing is asked for, but for what
+    /// nobody answered for long.
     #[cfg(debug_assertions)]
-    pub fn audit(&self, is_missing: impl Fn(&Name) -> bool) {
+    pub fn audit(&self, missing: &HashSet<&Name>, missing_max: usize) {
+        let is_missing = |name: &Name| missing.contains(name);
+        if self.enabled && missing_max <= REPAIR_BUFFER_MAX {
+            for name in missing {
+                let id = name.as_bytes();
+                let is_asked_for =
+                    self.requests.get(id).is_some() || self.upcoming.contains_key(id);
+                let is_silent = self.wait_ms(name) > SILENCE_MS_MAX;
+                assert!(is_asked_for || is_silent, "{name:?} is never asked for");
+            }
+        }
         self.requests.audit();
         let asked_for = self.requests.iter().map(|(name, _)| name);
         assert!(asked_for.chain(self.upcoming.keys()).all(&is_missing));

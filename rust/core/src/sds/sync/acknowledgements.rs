@@ -196,11 +196,23 @@ impl Acknowledgements {
         self.regular_due_ms = None;
     }
 
-    /// What is counted is what is marked.
+    /// What is counted is what is marked, and what is owed is said in time, in the next life too.
     #[cfg(debug_assertions)]
     pub fn audit(&self, log: &Log) {
         let marked = log.arrivals().filter(|(_, entry)| entry.unspoken);
         assert_eq!(self.unspoken, marked.count());
+        let owed = log.arrivals().filter(|(_, held)| held.unacknowledged != 0);
+        let (mut count, mut latest) = (0, 0);
+        for (entry, held) in owed {
+            assert!(self.owes(entry), "{:?} is never said", held.message_id);
+            assert!(held.unacknowledged > self.order_acknowledged);
+            (count, latest) = (count + 1, held.unacknowledged.max(latest));
+        }
+        assert_eq!(self.len(), count);
+        assert!(latest <= self.order);
+        assert!(self.by_others.iter().all(|entry| self.owes(*entry)));
+        let waits = self.prompt && self.len() > self.by_others.len();
+        assert!(self.due_ms.is_some() || !waits, "what is owed has no time");
     }
 
     /// Restores what of the log is not acknowledged; the timer restarts.
