@@ -227,7 +227,8 @@ impl Receiving {
         };
         let payload_hash = keccak256(payload);
         let key = key_of(came, send_id);
-        if self.reassembler.is_completed(&key, &payload_hash) && !self.whole.contains(&key) {
+        let is_completed = self.reassembler.is_completed(&key, &payload_hash);
+        if is_completed && !self.whole.contains(&key, &payload_hash) {
             sds.handle_rival_surplus(&came.message_id);
             sds.handle_content_surplus(&came.message_id);
             return;
@@ -345,7 +346,9 @@ impl Receiving {
                     sds.handle_content_refused(&came.message_id, arrival.data, false);
                     return false;
                 }
-                Discard::AlreadyCompleted if !self.whole.contains(&key) => {
+                Discard::AlreadyCompleted
+                    if !self.whole.contains(&key, &header.entire_message_hash) =>
+                {
                     // Its id does not say to which message it belongs: to SDS it would begin another that
                     // never gets whole.
                     self.counts.segments_discarded += 1;

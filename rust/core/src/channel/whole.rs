@@ -44,8 +44,10 @@ impl WholeMessages {
         self.size_bytes
     }
 
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.waiting.contains_key(key)
+    /// Whether the message that waits under `key` has this hash.
+    pub fn contains(&self, key: &[u8], payload_hash: &[u8; HASH_LENGTH]) -> bool {
+        let waiting = self.waiting.get(key);
+        waiting.is_some_and(|whole| whole.payload_hash == *payload_hash)
     }
 
     /// Keeps a message until it is released and its delivery ends.
