@@ -190,7 +190,10 @@ impl Receiving {
                 true
             }
             Received::Segment(segment) => {
-                self.on_segment(&came, &segment.header, arrival, sds, events, now)
+                let kept = self.on_segment(&came, &segment.header, arrival, sds, events, now);
+                // Whatever became of it, others may have gone to make room for it.
+                self.on_evicted(sds, events, now);
+                kept
             }
         }
     }
@@ -418,7 +421,6 @@ impl Receiving {
             }
             Outcome::Discarded { .. } | Outcome::Dropped(_) => {}
         }
-        self.on_evicted(sds, events, now);
         true
     }
 

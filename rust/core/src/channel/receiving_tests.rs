@@ -7,7 +7,7 @@ use super::tests::{
     named, payload, segments, settings,
 };
 use super::*;
-use crate::reassemble::Lent;
+use crate::reassemble::{Drop, Lent};
 use crate::sds::{MessageIdRule, TransmitKind, rival_name, sha256_id};
 use crate::segment::{Settings, segment};
 use crate::wire::sds::Message;
@@ -527,4 +527,69 @@ fn a_message_is_kept_for_a_content_that_fills_most_of_it() {
         drop(data);
         assert_eq!(Arc::strong_count(&lent) > 1, is_kept, "{filter_bytes}");
     }
+}
+
+// --- what goes to make room -------------------------------------------------------------------------
+
+/// Bob, who has room for this many bytes and sets of alice, and has the last segment of a message of hers.
+fn with_what_may_go(sets_max: u64, bytes_max: u64, work_budget: u64) -> Bob {
+    let limits = Limits {
+        sets_per_sender_max: sets_max,
+        buffered_bytes_per_sender_max: bytes_max,
+        work_budget,
+        ..limits()
+    };
+    let mut bob = Bob::of(config(), settings(), limits);
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES + 300));
+    hear_data(&mut bob, &contents, &[2]);
+    bob
+}
+
+fn assert_it_went(bob: &Bob) {
+    assert!(!bob.holds(&id(ONE, 2)));
+    let gone = bob.events.iter().any(|event| {
+        matches!(event, Event::Fault(fault)
+            if fault.kind == FaultKind::MessageDropped && fault.detail == Drop::Evicted.name())
+    });
+    assert!(gone, "{:?}", bob.events);
+}
+
+#[test]
+fn what_went_for_a_segment_whose_counts_were_not_believed_is_given_up_at_once() {
+    let mut bob = with_what_may_go(2, 1 << 20, 32);
+    let real = payload(2, 2 * SEGMENT_BYTES);
+    bob.hear(message("alice", &id(OTHER, 0), &segments(&real)[0]));
+    let other_counts = &data_segments(crate::keccak::keccak256(&real), &real)[1];
+    bob.hear(message("alice", &id(OTHER, 1), other_counts));
+    assert_eq!(bob.faults(FaultKind::SegmentDiscarded), 1);
+    assert_it_went(&bob);
+}
+
+#[test]
+fn what_went_for_a_segment_that_has_no_room_all_the_same_is_given_up_at_once() {
+    let mut bob = with_what_may_go(100, 3 * SEGMENT_BYTES as u64 - 100, 32);
+    let contents = segments(&payload(2, 4 * SEGMENT_BYTES));
+    for ordinal in 0..2 {
+        bob.hear(message(
+            "alice",
+            &id(OTHER, ordinal),
+            &contents[ordinal as usize],
+        ));
+    }
+    assert!(bob.holds(&id(ONE, 2)));
+    assert!(!bob.hear(message("alice", &id(OTHER, 2), &contents[2])));
+    assert_it_went(&bob);
+}
+
+#[test]
+fn what_went_for_a_segment_with_which_its_message_is_false_is_given_up_at_once() {
+    let mut bob = with_what_may_go(100, 3 * SEGMENT_BYTES as u64 + 250, 1);
+    let hash = crate::keccak::keccak256(&payload(2, 2 * SEGMENT_BYTES));
+    let forged = [3, 4].map(|seed| data_segments(hash, &payload(seed, 2 * SEGMENT_BYTES)));
+    for (ordinal, content) in forged.iter().flatten().enumerate().take(3) {
+        assert!(bob.holds(&id(ONE, 2)));
+        bob.hear(message("alice", &id(OTHER, ordinal as u32), content));
+    }
+    assert_eq!(bob.faults(FaultKind::MessageDropped), 2);
+    assert_it_went(&bob);
 }
