@@ -110,6 +110,8 @@ fn remake(
         };
         let receipt = Receipt {
             sender: Some(sender_id),
+            // It alone is here: nothing is kept free for those whose identity is proven.
+            authenticated: true,
             ..Receipt::default()
         };
         if let Outcome::Reconstructed(found) = reassembler.receive(content, &receipt) {

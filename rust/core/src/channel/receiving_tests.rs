@@ -154,23 +154,46 @@ fn who_lacks_what_another_one_answered_with_is_not_answered_again() {
         let mut bob = Bob::new();
         let contents = segments(&payload(1, 3 * SEGMENT_BYTES));
         hear_data(&mut bob, &contents, &[0, 1, 2]);
-        let mut question = named(&id(ONE, 9_999 - 1), Some("alice"));
-        question.retrieval_hint = Some(vec![b'*', 0]);
-        bob.hear(Message {
-            content: None,
-            repair_request: vec![question],
-            ..message("dave", "question", b"")
-        });
+        ask_as_dave(&mut bob);
         if is_answered {
             hear_as_it_is(&mut bob, &parity_of(&contents, 0));
         }
-        bob.now_ms = 1_000_000;
-        bob.channel.sds_mut().handle_timeout(at(bob.now_ms));
-        bob.take_events();
-        let kinds = Kinds::NONE.with(TransmitKind::Repair);
-        let answer = bob.channel.poll_transmit(at(bob.now_ms), kinds);
-        assert_eq!(answer.is_some(), !is_answered);
+        assert_eq!(answer_to_dave(&mut bob).is_some(), !is_answered);
     }
+}
+
+/// He lacks one segment of the message of alice.
+fn ask_as_dave(bob: &mut Bob) {
+    let mut question = named(&id(ONE, 9_999 - 1), Some("alice"));
+    question.retrieval_hint = Some(vec![b'*', 0]);
+    bob.hear(Message {
+        content: None,
+        repair_request: vec![question],
+        ..message("dave", "question", b"")
+    });
+}
+
+fn answer_to_dave(bob: &mut Bob) -> Option<Transmit> {
+    bob.now_ms = 1_000_000;
+    bob.channel.sds_mut().handle_timeout(at(bob.now_ms));
+    bob.take_events();
+    let kinds = Kinds::NONE.with(TransmitKind::Repair);
+    bob.channel.poll_transmit(at(bob.now_ms), kinds)
+}
+
+#[test]
+fn parity_is_made_of_what_is_whole_however_little_is_left_to_those_who_prove_nothing() {
+    let limits = Limits {
+        unauthenticated_share: 0.0,
+        ..limits()
+    };
+    let mut bob = Bob::of(config(), settings(), limits);
+    let contents = segments(&payload(1, 3 * SEGMENT_BYTES));
+    for (ordinal, content) in contents.iter().enumerate().take(3) {
+        bob.hear_of(message("alice", &id(ONE, ordinal as u32), content), true);
+    }
+    ask_as_dave(&mut bob);
+    assert!(answer_to_dave(&mut bob).is_some());
 }
 
 // --- of which message -------------------------------------------------------------------------------
