@@ -320,8 +320,10 @@ impl Count {
     }
 
     fn leave_epoch(&mut self) {
-        if self.used != 0 {
-            self.note_earlier(self.epoch, self.used);
+        // One of which nothing is known stays full.
+        let used = self.used();
+        if used != 0 {
+            self.note_earlier(self.epoch, used);
         }
         self.entered = None;
         self.reserve_used = 0;

@@ -206,6 +206,11 @@ fn an_epoch_that_is_full_or_unknown_takes_no_acknowledgement_either() {
     assert_eq!(alone.kinds(held), Kinds::NONE);
     let mut restarted = Shared::restored(terms, stored(7));
     assert_eq!(restarted.kinds(at(69_999)), Kinds::NONE);
+    // The count of the epoch of 12 s is nowhere, also once another one was open.
+    let mut elsewhere = Shared::alone(terms);
+    elsewhere.quota.close(at(12_000));
+    assert_eq!(elsewhere.kinds(at(25_000)), Kinds::ALL);
+    assert_eq!(elsewhere.kinds(at(15_000)), Kinds::NONE);
 }
 
 #[test]
