@@ -199,7 +199,6 @@ impl Count {
         }
         self.leave_epoch();
         self.epoch = epoch;
-        self.repairs = 0;
         self.used = now.in_flight.min(self.terms.quota);
         self.is_changed |= self.used > 0;
     }
@@ -326,6 +325,7 @@ impl Count {
             self.note_earlier(self.epoch, used);
         }
         self.entered = None;
+        self.repairs = 0;
         self.reserve_used = 0;
         while self.earlier.len() > EARLIER_MAX
             && let Some((oldest, _)) = self.earlier.pop_first()

@@ -151,6 +151,18 @@ fn answers_to_repair_requests_leave_room_for_our_own_messages() {
 }
 
 #[test]
+fn answers_to_repair_requests_have_their_part_of_an_epoch_that_a_stored_count_opens() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.spend(TransmitKind::Repair, 5_000), 5);
+    alone.quota.add(Record {
+        epoch: 1,
+        epoch_size_ms: EPOCH_MS,
+        used: 2,
+    });
+    assert_eq!(alone.spend(TransmitKind::Repair, 15_000), 5);
+}
+
+#[test]
 fn an_epoch_that_was_left_stays_closed_though_the_open_one_has_room() {
     let mut alone = Shared::alone(TERMS);
     assert_eq!(alone.kinds(at(25_000)), Kinds::ALL);
