@@ -19,6 +19,13 @@ pub struct Request {
     pub kinds: Vec<TransmitKind>,
 }
 
+impl Request {
+    /// Whether it is for more than acknowledgements, to which nothing is left.
+    fn claims_share(&self) -> bool {
+        self.kinds.iter().any(|kind| *kind != TransmitKind::Sync)
+    }
+}
+
 #[derive(Debug)]
 struct Member {
     id: MemberId,
@@ -75,8 +82,10 @@ impl Members {
         let follows = epoch == self.epoch + 1;
         self.epoch = epoch;
         for member in &mut self.members {
-            member.is_active = follows && member.asked;
-            member.asked = !member.requests.is_empty();
+            // What waits is asked for in each epoch in which it does.
+            let asks = member.requests.iter().any(Request::claims_share);
+            member.is_active = asks || (follows && member.asked);
+            member.asked = asks;
             member.granted = 0;
         }
     }
@@ -93,7 +102,7 @@ impl Members {
         let Some(member) = self.get_mut(member) else {
             return Err(request);
         };
-        if request.kinds.iter().any(|kind| *kind != TransmitKind::Sync) {
+        if request.claims_share() {
             member.asked = true;
             member.is_active = true;
         }

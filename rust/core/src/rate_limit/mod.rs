@@ -197,8 +197,8 @@ impl SharedQuota {
     /// Counts places for the first request of each member, the next always for whoever got fewest in this epoch; true
     /// where the count must be stored before they are answered.
     pub fn count_round(&mut self, now: Moment) -> bool {
-        let taken = self.members.take_round();
         self.advance(now);
+        let taken = self.members.take_round();
         let epoch = self.count.epoch_of(now.epoch_ms);
         let serve = |(member, request)| Served {
             member,

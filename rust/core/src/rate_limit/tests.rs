@@ -450,6 +450,36 @@ fn who_joins_counts_as_active_in_the_epoch_of_that_time() {
 }
 
 #[test]
+fn who_asked_before_an_epoch_began_is_left_the_rest_of_a_share_in_it() {
+    for epoch in [1, 5] {
+        let mut shared = Shared::new(TERMS, 2, 0);
+        let now_ms = epoch * EPOCH_MS;
+        // Nothing was counted meanwhile.
+        let waits = vec![TransmitKind::First];
+        shared.quota.request(shared.members[0], waits);
+        assert!(shared.quota.count_round(at(now_ms)));
+        shared.quota.handle_stored();
+        assert!(shared.quota.poll_answers()[0].granted[0]);
+        assert_eq!(shared.take(1, TransmitKind::First, 9, now_ms), 5);
+        // It is active in the epoch after that, too.
+        let next_ms = now_ms + EPOCH_MS;
+        assert_eq!(shared.take(1, TransmitKind::First, 9, next_ms), 5);
+    }
+}
+
+#[test]
+fn who_waits_for_acknowledgements_alone_when_an_epoch_begins_is_left_nothing_in_the_next() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    let waits = vec![TransmitKind::Sync];
+    shared.quota.request(shared.members[0], waits);
+    shared.quota.allowance(shared.members[1], at(EPOCH_MS));
+    assert!(shared.quota.count_round(at(EPOCH_MS)));
+    shared.quota.handle_stored();
+    assert!(shared.quota.poll_answers()[0].granted[0]);
+    assert_eq!(shared.take(1, TransmitKind::First, 20, 2 * EPOCH_MS), 10);
+}
+
+#[test]
 fn what_may_be_prepared_when_an_epoch_begins_leaves_the_others_their_shares() {
     let mut shared = Shared::new(TERMS, 2, 0);
     let member = shared.members[0];
