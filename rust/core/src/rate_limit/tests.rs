@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{
-    Counts, MemberId, Moment, PAUSE_MS_MAX, PAUSE_MS_MIN, Record, SharedQuota, Standing, Terms,
+    Counts, EARLIER_MAX, MemberId, Moment, PAUSE_MS_MAX, PAUSE_MS_MIN, Record, SharedQuota,
+    Standing, Terms,
 };
 use crate::channel::DropReason;
 use crate::sds::{Kinds, TransmitKind};
@@ -124,8 +125,26 @@ fn the_quota_is_spent_and_comes_back_with_the_next_epoch() {
         resets_at_ms: 20_000,
     };
     assert_eq!(alone.quota.standing(at(19_999)), standing);
+    assert_eq!(alone.quota.resets_at_ms(), 20_000);
     assert_eq!(alone.kinds(at(20_000)), Kinds::ALL);
     assert_eq!(alone.used(), 0);
+}
+
+#[test]
+fn whatever_is_asked_at_a_time_opens_its_epoch() {
+    let asks: [fn(&mut SharedQuota, Moment); 6] = [
+        |quota, now| _ = quota.allowance(0, now),
+        |quota, now| _ = quota.behind_ms(now),
+        |quota, now| _ = quota.standing(now),
+        |quota, now| _ = quota.is_open(2, now),
+        |quota, now| _ = quota.join(now),
+        |quota, now| _ = quota.count_round(now),
+    ];
+    for (number, ask) in asks.into_iter().enumerate() {
+        let mut alone = Shared::alone(TERMS);
+        ask(&mut alone.quota, at(25_000));
+        assert_eq!(alone.kinds(at(15_000)), Kinds::NONE, "{number}");
+    }
 }
 
 #[test]
@@ -134,8 +153,80 @@ fn a_clock_that_steps_back_never_reopens_an_epoch() {
     assert_eq!(alone.spend(TransmitKind::First, 25_000), 10);
     assert_eq!(alone.kinds(at(15_000)), Kinds::NONE);
     assert_eq!(alone.kinds(at(29_999)), Kinds::NONE);
+    // All of the open one is taken too: nothing leaves before the next.
+    assert_eq!(alone.quota.reopens_at_ms(alone.members[0], 15_000), 30_000);
     assert_eq!(alone.spend(TransmitKind::First, 30_000), 10);
     assert_eq!(alone.kinds(at(25_000)), Kinds::NONE);
+}
+
+#[test]
+fn of_the_fewest_places_answers_to_repair_requests_have_one() {
+    for (quota, answers) in [(1, 1), (2, 1), (3, 1), (4, 2)] {
+        let mut alone = Shared::alone(Terms { quota, ..TERMS });
+        assert_eq!(alone.spend(TransmitKind::Repair, 5_000), answers);
+    }
+}
+
+#[test]
+fn acknowledgements_of_an_epoch_that_was_left_are_counted_there_and_in_the_open_one() {
+    let terms = Terms {
+        ack_reserve: 3,
+        ..TERMS
+    };
+    // Two are left there, of the three that the open one keeps for them.
+    let mut alone = Shared::alone(terms);
+    assert_eq!(alone.take(0, TransmitKind::Sync, 8, 5_000), 8);
+    assert_eq!(alone.kinds(at(95_000)), Kinds::ALL);
+    assert_eq!(alone.take(0, TransmitKind::Sync, 1, 5_000), 1);
+    assert_eq!(alone.spend(TransmitKind::Sync, 5_000), 1);
+    assert_eq!(alone.used(), 2);
+    // One of the three is left for any other epoch; the next that opens keeps three again.
+    assert_eq!(alone.spend(TransmitKind::Sync, 41_000), 1);
+    assert_eq!(alone.kinds(at(105_000)), Kinds::ALL);
+    assert_eq!(alone.spend(TransmitKind::Sync, 51_000), 3);
+    assert_eq!(alone.used(), 3);
+}
+
+#[test]
+fn a_clock_that_is_behind_by_the_least_is_behind() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 3,
+        ..TERMS
+    });
+    assert_eq!(alone.kinds(at(95_000)), Kinds::ALL);
+    assert_eq!(alone.kinds(at(89_999)), SYNC_ONLY);
+    assert_eq!(alone.spend(TransmitKind::Sync, 89_999), 3);
+}
+
+#[test]
+fn a_single_place_that_was_taken_in_an_epoch_that_was_left_is_not_given_again() {
+    let mut alone = Shared::alone(Terms {
+        quota: 2,
+        ack_reserve: 1,
+        ..TERMS
+    });
+    assert_eq!(alone.spend(TransmitKind::First, 5_000), 1);
+    for (epoch_ms, acknowledgements) in [(15_000, 1), (25_000, 0)] {
+        alone.kinds(at(epoch_ms));
+        let there = alone.spend(TransmitKind::Sync, 5_000);
+        assert_eq!(there, acknowledgements);
+    }
+}
+
+#[test]
+fn so_many_epochs_that_were_left_are_remembered() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 3,
+        ..TERMS
+    });
+    let most = i64::try_from(EARLIER_MAX).unwrap();
+    for epoch in 0..=most {
+        alone.take(0, TransmitKind::First, 1, epoch * EPOCH_MS);
+    }
+    assert_eq!(alone.kinds(at(0)), SYNC_ONLY);
+    alone.kinds(at((most + 1) * EPOCH_MS));
+    assert_eq!(alone.kinds(at(0)), Kinds::NONE);
+    assert_eq!(alone.kinds(at(EPOCH_MS)), SYNC_ONLY);
 }
 
 #[test]
@@ -208,14 +299,20 @@ fn an_epoch_that_is_full_or_unknown_takes_no_acknowledgement_either() {
     assert_eq!(alone.kinds(at(55_000)), Kinds::NONE);
     assert_eq!(alone.kinds(at(29_999)), Kinds::NONE);
     assert!(!alone.quota.enters(29_999));
+    assert!(alone.quota.enters(30_000));
     assert_eq!(alone.kinds(at(30_000)), SYNC_ONLY);
-    // What a node holds may leave there, too.
-    assert!(alone.quota.enters(45_000));
-    let held = Moment {
+    // What a node holds may leave there, too; it is looked at once for each time that the clock comes there.
+    let held = |in_flight| Moment {
         epoch_ms: 45_000,
-        in_flight: 10,
+        in_flight,
     };
-    assert_eq!(alone.kinds(held), Kinds::NONE);
+    assert!(alone.quota.enters(45_000));
+    assert_eq!(alone.kinds(held(5)), SYNC_ONLY);
+    assert!(!alone.quota.enters(45_000));
+    assert_eq!(alone.kinds(held(5)), SYNC_ONLY);
+    assert_eq!(alone.kinds(at(85_000)), Kinds::ALL);
+    assert!(alone.quota.enters(45_000));
+    assert_eq!(alone.kinds(held(5)), Kinds::NONE);
     let mut restarted = Shared::restored(terms, stored(7));
     assert_eq!(restarted.kinds(at(69_999)), Kinds::NONE);
     // The count of the epoch of 12 s is nowhere, also once another one was open.
@@ -223,6 +320,8 @@ fn an_epoch_that_is_full_or_unknown_takes_no_acknowledgement_either() {
     elsewhere.quota.close(at(12_000));
     assert_eq!(elsewhere.kinds(at(25_000)), Kinds::ALL);
     assert_eq!(elsewhere.kinds(at(15_000)), Kinds::NONE);
+    // What it counted before that is nowhere, either.
+    assert_eq!(elsewhere.kinds(at(5_000)), Kinds::NONE);
 }
 
 #[test]
@@ -246,6 +345,34 @@ fn what_a_node_holds_when_an_epoch_ends_counts_in_the_next_one_too() {
     };
     assert_eq!(alone.kinds(more), Kinds::NONE);
     assert_eq!(alone.used(), 10);
+}
+
+#[test]
+fn a_count_that_changed_is_stored_with_the_next() {
+    let mut alone = Shared::alone(TERMS);
+    let record = |epoch, used| Record {
+        epoch,
+        epoch_size_ms: EPOCH_MS,
+        used,
+    };
+    alone.kinds(at(5_000));
+    assert_eq!(alone.quota.poll_record(), None);
+    // What a node holds counts in an epoch that begins.
+    let held = Moment {
+        epoch_ms: 10_000,
+        in_flight: 1,
+    };
+    alone.kinds(held);
+    assert_eq!(alone.quota.poll_record(), Some(record(1, 1)));
+    assert_eq!(alone.take(0, TransmitKind::First, 3, 15_000), 3);
+    assert_eq!(alone.quota.poll_record(), Some(record(1, 4)));
+    alone.quota.give_back(2, 1);
+    assert_eq!(alone.quota.poll_record(), Some(record(1, 2)));
+    assert_eq!(alone.take(0, TransmitKind::First, 1, 15_000), 1);
+    alone.kinds(at(20_000));
+    assert_eq!(alone.quota.poll_record(), Some(record(2, 0)));
+    alone.kinds(at(30_000));
+    assert_eq!(alone.quota.poll_record(), None);
 }
 
 #[test]
@@ -346,6 +473,14 @@ fn counts_of_one_epoch_are_added_and_those_of_earlier_ones_are_remembered() {
     assert_eq!(alone.quota.record(), stored(6, 1));
     // Of what was before the newest of them nobody knows all.
     assert_eq!(alone.kinds(at(45_000)), Kinds::NONE);
+    // Of an earlier one as much is known as is stored.
+    let mut later = Shared::alone(Terms {
+        ack_reserve: 3,
+        ..TERMS
+    });
+    later.kinds(at(45_000));
+    later.quota.add(stored(3, 9));
+    assert_eq!(later.spend(TransmitKind::Sync, 35_000), 1);
 }
 
 #[test]
@@ -357,6 +492,13 @@ fn a_changed_epoch_size_does_not_reopen_what_was_used() {
     };
     let mut alone = Shared::restored(TERMS, stored);
     assert_eq!(alone.kinds(at(70_000)), Kinds::NONE);
+    assert_eq!(alone.kinds(at(120_000)), Kinds::ALL);
+    let shortest = Terms {
+        epoch_size_ms: 1,
+        ..TERMS
+    };
+    let mut alone = Shared::restored(shortest, stored);
+    assert_eq!(alone.kinds(at(119_999)), Kinds::NONE);
     assert_eq!(alone.kinds(at(120_000)), Kinds::ALL);
 }
 
@@ -440,6 +582,30 @@ fn who_was_idle_for_an_epoch_is_left_nothing() {
     // Acknowledgements make nobody active.
     assert_eq!(shared.take(1, TransmitKind::Sync, 1, 3 * EPOCH_MS), 1);
     assert_eq!(shared.spend(TransmitKind::First, 3 * EPOCH_MS), 9);
+}
+
+#[test]
+fn who_was_idle_for_an_epoch_that_was_slept_through_is_left_nothing() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    assert_eq!(shared.spend(TransmitKind::First, 2 * EPOCH_MS), 10);
+}
+
+#[test]
+fn who_asks_for_acknowledgements_and_more_is_left_a_share() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    let now_ms = 2 * EPOCH_MS;
+    shared.kinds(at(now_ms));
+    for (kinds, left) in [
+        (vec![TransmitKind::Sync], 9),
+        (vec![TransmitKind::Sync, TransmitKind::First], 5),
+    ] {
+        shared.quota.request(shared.members[1], kinds);
+        assert!(shared.quota.count_round(at(now_ms)));
+        shared.quota.handle_stored();
+        shared.quota.poll_answers();
+        let allowance = shared.quota.allowance(shared.members[0], at(now_ms));
+        assert_eq!(allowance.open_left, left);
+    }
 }
 
 #[test]
@@ -577,6 +743,30 @@ fn places_that_could_not_be_stored_are_nobodys_and_none_is_given_for_a_while() {
     assert!(shared.quota.count_round(at(now_ms)));
     assert!(shared.quota.handle_store_failed(now_ms));
     assert_eq!(shared.kinds(at(now_ms + PAUSE_MS_MIN)), Kinds::ALL);
+}
+
+#[test]
+fn a_round_in_which_nothing_was_counted_is_answered_without_being_stored() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.spend(TransmitKind::First, 0), 10);
+    alone
+        .quota
+        .request(alone.members[0], vec![TransmitKind::First]);
+    assert!(!alone.quota.count_round(at(0)));
+    assert_eq!(alone.quota.poll_answers()[0].granted, [false]);
+}
+
+#[test]
+fn who_is_alone_waits_after_a_count_that_could_not_be_stored_too() {
+    let mut alone = Shared::alone(TERMS);
+    for is_news in [true, false] {
+        alone
+            .quota
+            .request(alone.members[0], vec![TransmitKind::First]);
+        alone.quota.count_round(at(0));
+        assert_eq!(alone.quota.handle_store_failed(0), is_news);
+        assert_eq!(alone.kinds(at(PAUSE_MS_MIN - 1)), Kinds::NONE);
+    }
 }
 
 #[test]
