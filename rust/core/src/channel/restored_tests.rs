@@ -1,12 +1,13 @@
 //! What is stored of a message, and what becomes of it in the next life.
 
 use super::tests::{
-    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, data_segments, follows, id, limits, message,
+    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, data_segments, follows, id, limits, message, named,
     payload, segments, settings,
 };
 use super::*;
 use crate::keccak::keccak256;
 use crate::segment::{Settings, segment};
+use crate::wire::sds::Message;
 use crate::wire::segment::WireFormat;
 
 #[test]
@@ -46,6 +47,122 @@ fn the_last_part_of_a_message_is_stored_with_it_where_its_id_stands_for_another(
     assert_eq!(bob.stored("channel.parts"), 2);
     restored.sort_by_key(Vec::len);
     assert_eq!(restored[4..], [first, second]);
+}
+
+#[test]
+fn each_segment_that_parity_brought_back_is_restored_with_its_own_bytes() {
+    let mut bob = Bob::new();
+    let real = payload(1, 3 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    for ordinal in [0, 3, 4] {
+        bob.hear(message(
+            "alice",
+            &id(ONE, ordinal),
+            &contents[ordinal as usize],
+        ));
+    }
+    assert_eq!(bob.released, [&*real]);
+    assert_eq!(bob.restart(), Ok(vec![real]));
+    assert_eq!(bob.stored("channel.parts"), 1);
+}
+
+#[test]
+fn a_message_whose_bytes_are_others_than_were_stored_is_not_restored() {
+    let mut bob = Bob::new();
+    deliver(&mut bob, ONE, 1);
+    bob.commit();
+    let part = payload(1, 2 * SEGMENT_BYTES)[100..200].to_vec();
+    bob.rewrite(|kind, _, value| {
+        if kind == "sds.message"
+            && let Some(at) = memchr::memmem::find(value, &part)
+        {
+            let mut changed = value.to_vec();
+            changed[at] ^= 1;
+            *value = changed.into();
+        }
+    });
+    let error = bob.restart().unwrap_err();
+    assert!(
+        matches!(error, RestoreError::WithoutBytes { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_message_that_waits_under_a_damaged_key_is_not_restored() {
+    let mut bob = Bob::new();
+    let waits = message("alice", &id(ONE, 0), &segments(b"waits")[0]);
+    bob.hear(follows(waits, &id(OTHER, 0)));
+    assert_eq!(bob.channel.waiting().0, 1);
+    bob.commit();
+    bob.rewrite(|kind, key, _| {
+        if kind == "channel.payload" {
+            *key = vec![0, 0];
+        }
+    });
+    let damaged = RestoreError::Damaged("key of a message");
+    assert_eq!(bob.restart(), Err(damaged));
+}
+
+#[test]
+fn a_hash_that_an_earlier_release_wrote_is_one_or_is_damaged() {
+    let hash: String = keccak256(b"small")
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    for (digits, is_one) in [
+        (hash.clone(), true),
+        (hash.to_uppercase(), true),
+        (hash[2..].to_owned(), false),
+        (format!("+1{}", &hash[2..]), false),
+        (format!("x1{}", &hash[2..]), false),
+        (format!("aéa{}", &hash[4..]), false),
+        ("z".repeat(64), false),
+    ] {
+        let mut bob = Bob::new();
+        bob.hear(message("alice", &id(ONE, 0), &segments(b"small")[0]));
+        bob.commit();
+        bob.rewrite(|kind, _, value| {
+            if kind == "channel.delivery" {
+                let record =
+                    format!(r#"{{"sender_id":"alice","send_id":"{ONE}","message_id":"{digits}"}}"#);
+                *value = record.into_bytes().into();
+            }
+        });
+        let expected = match is_one {
+            true => Ok(vec![b"small".to_vec()]),
+            false => Err(RestoreError::Damaged("DeliveryRecord")),
+        };
+        assert_eq!(bob.restart(), expected, "{digits}");
+    }
+}
+
+#[test]
+fn what_is_handed_over_in_the_next_life_is_stored_no_longer() {
+    for bytes in [100, 2 * SEGMENT_BYTES] {
+        let mut bob = Bob::of(without_repair(), settings(), limits());
+        let data = segments(&payload(1, bytes))
+            .into_iter()
+            .take(bytes.div_ceil(SEGMENT_BYTES));
+        for (content, ordinal) in data.zip(0..) {
+            bob.hear(message("alice", &id(ONE, ordinal), &content));
+        }
+        assert_eq!(bob.restart().unwrap().len(), 1);
+        let stored = |bob: &Bob| {
+            let kinds = [
+                "channel.payload",
+                "channel.parts",
+                "channel.delivery",
+                "sds.message",
+            ];
+            kinds.map(|kind| bob.stored(kind)).iter().sum::<usize>()
+        };
+        assert!(stored(&bob) > 0);
+        bob.channel.begin_delivery().expect("it waits");
+        bob.channel.finish_delivery();
+        bob.commit();
+        assert_eq!(stored(&bob), 0, "{bytes}");
+    }
 }
 
 /// It is stored apart from the first message under its send id, which waits for its delivery.
@@ -187,6 +304,24 @@ fn a_message_for_which_the_next_life_has_no_room_is_given_up_there() {
     assert_eq!(bob.stored("channel.segment"), 1);
 }
 
+#[test]
+fn where_the_next_life_has_less_room_what_came_last_has_it() {
+    for order in [[ONE, OTHER], [OTHER, ONE]] {
+        let mut bob = Bob::new();
+        for (seed, send_id) in (1..).zip(order) {
+            let contents = segments(&payload(seed, 3 * SEGMENT_BYTES));
+            bob.hear(message("alice", &id(send_id, 0), &contents[0]));
+        }
+        let limits = Limits {
+            sets_per_sender_max: 1,
+            ..limits()
+        };
+        bob.restart_as(settings(), limits).unwrap();
+        let held = order.map(|send_id| bob.holds(&id(send_id, 0)));
+        assert_eq!(held, [false, true]);
+    }
+}
+
 /// Whether what follows a segment is released after a restart with `change`.
 fn is_released_without_what_it_follows(change: impl Fn(&mut Settings, &mut Limits)) -> bool {
     let mut bob = Bob::new();
@@ -305,6 +440,61 @@ fn a_message_of_ours_is_stored_as_what_stands_around_its_content() {
     bob.commit();
     let stored = ["sds.content", "channel.frame", "sds.message"].map(|kind| bob.stored(kind));
     assert_eq!(stored, [2, 2, 0]);
+}
+
+#[test]
+fn a_message_of_ours_goes_on_in_the_next_life_and_is_stored_no_longer_than_it_needs() {
+    // It has left, or waits for that.
+    for has_left in [false, true] {
+        let mut bob = Bob::of(without_repair(), settings(), limits());
+        let data = segments(&payload(1, 2 * SEGMENT_BYTES)).into_iter().take(2);
+        let data = data.map(Octets::from).collect();
+        bob.channel.sds_mut().send(ONE, data, 2).unwrap();
+        bob.commit();
+        let mut left = Vec::new();
+        if has_left {
+            left = leave(&mut bob);
+            assert_eq!(left.len(), 2);
+        }
+        bob.restart().unwrap();
+        if has_left {
+            // Nobody acknowledged it.
+            bob.now_ms = 1_000_000;
+            bob.channel.sds_mut().handle_timeout(at(bob.now_ms));
+            assert_eq!(leave(&mut bob), left);
+        } else {
+            assert_eq!(leave(&mut bob).len(), 2);
+        }
+        let stored = |bob: &Bob| {
+            ["sds.content", "channel.frame", "sds.message"].map(|kind| bob.stored(kind))
+        };
+        bob.commit();
+        assert_eq!(stored(&bob), [2, 2, 0], "{has_left}");
+        for ordinal in 0..2 {
+            bob.hear(Message {
+                content: None,
+                causal_history: vec![named(&id(ONE, ordinal), Some("bob"))],
+                ..message("alice", &format!("sync {ordinal}"), b"")
+            });
+        }
+        bob.commit();
+        assert_eq!(stored(&bob), [0, 0, 0], "{has_left}");
+    }
+}
+
+/// The contents that leave now, with what is around them, in their order.
+fn leave(bob: &mut Bob) -> Vec<Vec<u8>> {
+    let now = at(bob.now_ms);
+    let mut left = Vec::new();
+    while let Some(transmit) = bob.channel.poll_transmit(now, Kinds::ALL) {
+        let id = transmit.transmit_id;
+        bob.channel.sds_mut().handle_transmitted(id, None, now);
+        if transmit.send_id.is_some() {
+            left.push(transmit.payload.to_vec());
+        }
+    }
+    left.sort();
+    left
 }
 
 #[test]

@@ -4,6 +4,8 @@ use super::tests::{
     Bob, HANDOVER, ONE, OTHER, SEGMENT_BYTES, config, follows, id, limits, message, payload,
     segments, settings,
 };
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::segment::Settings;
 use crate::wire::segment::WireFormat;
@@ -75,6 +77,37 @@ fn a_message_waits_on_though_another_of_its_send_was_delivered_and_one_more_come
         bob.stored("channel.parts") + bob.stored("channel.payload"),
         0
     );
+}
+
+/// The log has forgotten what brought the first, which waits for its delivery.
+#[test]
+fn a_second_large_message_of_a_send_is_stored_beside_the_first() {
+    for is_stored in [true, false] {
+        let config = Config {
+            log_messages_max: 2,
+            ..config()
+        };
+        let mut bob = Bob::of(config, settings(), limits());
+        let [first, second] = [1, 2].map(|seed| payload(seed, 2 * SEGMENT_BYTES));
+        hear(&mut bob, &first, false);
+        if !is_stored {
+            bob.channel.drop_changes();
+        }
+        for number in 3..7 {
+            let message_id = id(&format!("{number:032x}"), 0);
+            bob.hear(message("carol", &message_id, &segments(b"more")[0]));
+        }
+        assert!(!bob.holds(&id(ONE, 0)));
+        hear(&mut bob, &second, false);
+        let waiting = bob.channel.deliveries().waiting();
+        let called = waiting.filter(|delivery| *delivery.sender_id == *"alice");
+        let called: BTreeSet<_> = called.map(|delivery| delivery.send_id.clone()).collect();
+        assert_eq!(called.len(), 2);
+        if is_stored {
+            let restored = bob.restart().unwrap();
+            assert!(restored.contains(&first) && restored.contains(&second));
+        }
+    }
 }
 
 #[test]
