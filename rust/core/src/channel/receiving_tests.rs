@@ -11,7 +11,7 @@ use crate::reassemble::{Drop, Lent};
 use crate::sds::{MessageIdRule, TransmitKind, rival_name, sha256_id};
 use crate::segment::{Settings, segment};
 use crate::wire::sds::Message;
-use crate::wire::segment::WireFormat;
+use crate::wire::segment::{Header, Slot, WireFormat};
 
 fn with_wire(wire_format: WireFormat) -> Bob {
     let settings = Settings {
@@ -92,7 +92,7 @@ fn an_ephemeral_message_is_one_whole_segment_or_under_draft_what_it_is() {
         hear_as_it_is(&mut bob, &came);
         assert_eq!(bob.released.first().map(|released| &**released), payload);
         let mut waiting = bob.channel.deliveries().waiting();
-        assert!(waiting.all(|delivery| delivery.released_ms.is_none()));
+        assert!(waiting.all(|delivery| delivery.released_ms.is_none() && !delivery.redelivered));
     }
 }
 
@@ -102,7 +102,10 @@ fn a_delivery_tells_when_it_was_released() {
     bob.now_ms = 5;
     bob.hear(message("alice", &id(ONE, 0), &segments(b"one")[0]));
     let delivery = bob.channel.begin_delivery().unwrap();
-    assert_eq!(delivery.released_ms, Some(5));
+    assert_eq!(
+        (delivery.released_ms, delivery.redelivered),
+        (Some(5), false)
+    );
 }
 
 // --- parity of others -------------------------------------------------------------------------------
@@ -132,6 +135,13 @@ fn parity_of_others_makes_a_message_whole_that_stays_its_senders() {
     hear_data(&mut bob, &contents, &[0]);
     hear_as_it_is(&mut bob, &parity_of(&contents, 1));
     assert!(bob.released.is_empty());
+    hear_as_it_is(
+        &mut bob,
+        &Message {
+            message_id: "again".to_owned(),
+            ..parity_of(&contents, 1)
+        },
+    );
     // One is lacking still, which anybody is asked for: the number says that one was made.
     let request = (0..10_000).find_map(|now_ms| {
         let kinds = Kinds::NONE.with(TransmitKind::Sync);
@@ -146,6 +156,35 @@ fn parity_of_others_makes_a_message_whole_that_stays_its_senders() {
     assert_eq!(bob.released, [&*real]);
     let delivery = bob.channel.begin_delivery().unwrap();
     assert_eq!(*delivery.sender_id, *"alice");
+    let expected = Counts {
+        segments_received: 3,
+        segments_recovered: 2,
+        segments_discarded: 1,
+        messages: 1,
+    };
+    assert_eq!(bob.channel.counts().0, expected);
+}
+
+#[test]
+fn parity_of_others_has_the_room_of_who_made_it() {
+    let limits = Limits {
+        unauthenticated_share: 0.0,
+        ..limits()
+    };
+    for (proven, is_whole) in [(None, false), (Some("alice"), false), (Some("carol"), true)] {
+        let mut bob = Bob::of(config(), settings(), limits);
+        let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+        bob.hear_of(message("alice", &id(ONE, 0), &contents[0]), true);
+        let parity = parity_of(&contents, 1);
+        let data = Octets::from(parity.encode(bob.config.wire_format).unwrap());
+        let arrival = Arrival {
+            authenticated_sender: proven,
+            ..heard(&data)
+        };
+        bob.channel.handle_message(&arrival, at(0));
+        bob.take_events();
+        assert_eq!(!bob.released.is_empty(), is_whole, "{proven:?}");
+    }
 }
 
 #[test]
@@ -198,6 +237,55 @@ fn parity_is_made_of_what_is_whole_however_little_is_left_to_those_who_prove_not
 
 // --- of which message -------------------------------------------------------------------------------
 
+/// Where ids name no send, a message is known by its id, or by its hash where it has several contents.
+#[test]
+fn a_message_without_a_send_is_called_by_its_id_and_comes_as_often_as_it_is_sent() {
+    let mut bob = Bob::new();
+    for name in ["once", "twice"] {
+        assert!(bob.hear(message("alice", name, &segments(b"again")[0])));
+        let delivery = bob.channel.begin_delivery().expect("it is released");
+        assert_eq!(delivery.send_id.as_deref(), Some(name));
+        bob.channel.finish_delivery();
+    }
+}
+
+#[test]
+fn a_content_without_a_send_of_a_message_that_is_done_begins_no_other_one() {
+    for restarts in [false, true] {
+        let mut bob = Bob::new();
+        let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+        for (name, content) in ["first", "second"].iter().zip(&contents) {
+            bob.hear(message("alice", name, content));
+        }
+        assert_eq!(bob.released.len(), 1);
+        if restarts {
+            bob.restart().unwrap();
+        }
+        // It is not to come again.
+        assert!(bob.hear(message("alice", "third", &contents[2])));
+        assert!(!bob.channel.has_partial(), "{restarts}");
+        assert_eq!(bob.stat("incoming_sends"), 0);
+    }
+}
+
+#[test]
+fn what_follows_a_content_waits_where_that_may_come_again() {
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    let no_room = Limits {
+        unauthenticated_share: 0.0,
+        ..limits()
+    };
+    for (limits, content, waiting) in [(limits(), &b"of no use"[..], 0), (no_room, &contents[0], 1)]
+    {
+        let mut bob = Bob::of(config(), settings(), limits);
+        let after = message("carol", "after", &segments(b"after")[0]);
+        bob.hear(follows(after, &id(ONE, 0)));
+        assert_eq!(bob.channel.waiting().0, 1);
+        bob.hear(message("alice", &id(ONE, 0), content));
+        assert_eq!(bob.channel.waiting().0, waiting);
+    }
+}
+
 #[test]
 fn a_message_under_the_id_of_a_content_of_a_larger_one_is_one_of_its_own() {
     // Nothing of the larger one is here, or the first of its contents.
@@ -223,7 +311,7 @@ fn a_message_under_the_id_that_a_content_of_a_larger_one_has_is_taken_in_once() 
     let contents = segments(&real);
     hear_data(&mut bob, &contents, &[0]);
     for _ in 0..2 {
-        bob.hear(message("alice", &id(ONE, 0), &segments(b"apart")[0]));
+        assert!(bob.hear(message("alice", &id(ONE, 0), &segments(b"apart")[0])));
     }
     assert_eq!(bob.released, [b"apart"]);
     let (counts, _) = bob.channel.counts();
@@ -248,7 +336,7 @@ fn a_message_of_one_content_is_taken_in_once_beside_what_is_kept_under_its_id() 
     hear_data(&mut bob, &former, &[0, 1]);
     bob.wait_for_expiry();
     for _ in 0..2 {
-        bob.hear(message("alice", &id(ONE, 0), &segments(b"single")[0]));
+        assert!(bob.hear(message("alice", &id(ONE, 0), &segments(b"single")[0])));
     }
     assert_eq!(bob.released, [b"single"]);
     assert_eq!(bob.stat("rivals"), 1);
@@ -306,6 +394,9 @@ fn the_place_of_draft_parity_is_that_which_its_id_names() {
     let contents = parts(draft, &payload(1, 2 * SEGMENT_BYTES));
     hear_as_it_is(&mut bob, &message("alice", &id(ONE, 3), &contents[3]));
     assert_eq!(seen(&bob), [(Stage::Received, 3, None, None)]);
+    bob.events.clear();
+    hear_as_it_is(&mut bob, &message("alice", "plain", &contents[3]));
+    assert_eq!(seen(&bob), [(Stage::Received, 0, None, None)]);
 }
 
 #[test]
@@ -484,7 +575,92 @@ fn what_may_be_false_or_may_lack_more_than_it_says_is_withheld() {
             withheld,
             "{wire_format:?} {ordinal}"
         );
+        let is_false = wire_format == WireFormat::Raw && ordinal == 1;
+        assert_eq!(bob.faults(FaultKind::HashMismatch), usize::from(is_false));
     }
+}
+
+#[test]
+fn false_segments_of_a_message_that_is_whole_all_the_same_are_told_by_their_number() {
+    let mut bob = Bob::new();
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    let hash = crate::keccak::keccak256(&real);
+    let forged = Header {
+        entire_message_hash: hash,
+        slot: Slot::Data(1),
+        data_segment_count: Some(2),
+        parity_segment_count: Some(2),
+        payload_length: None,
+    };
+    let forged = forged.encode(WireFormat::Raw, &payload(2, SEGMENT_BYTES));
+    bob.hear(message("alice", &id(ONE, 1), &forged));
+    hear_data(&mut bob, &contents, &[0]);
+    assert_eq!(bob.faults(FaultKind::FalseSegments), 0);
+    hear_data(&mut bob, &contents, &[2, 3]);
+    assert_eq!(bob.released, [&*real]);
+    let told = bob.events.iter().filter_map(|event| match event {
+        Event::Fault(fault) if fault.kind == FaultKind::FalseSegments => Some(&*fault.detail),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), ["1"]);
+    // Of one without any nothing is told.
+    let other = segments(&payload(3, 2 * SEGMENT_BYTES));
+    for ordinal in [0, 1] {
+        let content = &other[ordinal as usize];
+        bob.hear(message("alice", &id(OTHER, ordinal), content));
+    }
+    assert_eq!(bob.faults(FaultKind::FalseSegments), 1);
+}
+
+#[test]
+fn what_happened_is_told_in_its_order_however_seldom_it_is_asked_for() {
+    let small = Limits {
+        work_budget: 1,
+        sets_per_sender_max: 2,
+        ..limits()
+    };
+    let few = Settings {
+        max_total_segments: 5,
+        ..settings()
+    };
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    let hash = crate::keccak::keccak256(&real);
+    let falsely = [2, 3].map(|seed| data_segments(hash, &payload(seed, 2 * SEGMENT_BYTES)));
+    let falsely = falsely.iter().flatten().take(3);
+    let falsely = falsely
+        .zip(0..)
+        .map(|(content, at)| (id(ONE, at), content.clone()));
+    let large = segments(&payload(4, 3 * SEGMENT_BYTES)).remove(0);
+    let single = data_segments([9; 32], b"false").remove(0);
+    let partial = (5..8).map(|seed| {
+        let content = segments(&payload(seed, 2 * SEGMENT_BYTES)).remove(0);
+        (format!("partial {seed}"), content)
+    });
+    let came: Vec<_> = [("junk".to_owned(), b"junk".to_vec())]
+        .into_iter()
+        .chain(falsely)
+        .chain([("large".to_owned(), large), ("single".to_owned(), single)])
+        .chain(partial)
+        .chain([("more junk".to_owned(), b"junk".to_vec())])
+        .collect();
+    let told = |is_asked_each_time: bool| {
+        let mut bob = Bob::of(config(), few, small);
+        for (name, content) in &came {
+            let came = Message {
+                lamport_timestamp: Some(at(0).epoch_ms as u64),
+                ..message("alice", name, content)
+            };
+            let data = Octets::from(came.encode(bob.config.wire_format).unwrap());
+            bob.channel.handle_message(&heard(&data), at(0));
+            if is_asked_each_time {
+                bob.take_events();
+            }
+        }
+        bob.take_events();
+        bob.events
+    };
+    assert_eq!(told(false), told(true));
 }
 
 #[test]

@@ -1057,6 +1057,59 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_segment_leaves_the_others_of_its_message_where_they_are() {
+        let mut store = Store::new();
+        store.kept.clear();
+        for (id, seed) in [("first", 1), ("second", 2)] {
+            let wire = message("bob", seed);
+            store.keep_segment_of("send", &wire, None, (id, [0; HASH_LENGTH]));
+        }
+        store.commit(&[]);
+        let key = payload_key("bob", "send");
+        let mut stored = store.records.keys();
+        let (_, first) = stored.next().expect("a segment").clone();
+        store.shared.forget_segment(&key, &first);
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [SEGMENT, MESSAGE]);
+        assert_eq!((store.count(1), store.count(2)), (0, 1));
+        assert!(!store.shared.keeps_segment(&key, &first));
+        let (_, second) = store.records.keys().next().expect("the other").clone();
+        assert!(store.shared.keeps_segment(&key, &second));
+        store.drop_segments("send");
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [""; 0]);
+    }
+
+    #[test]
+    fn a_message_is_kept_whatever_it_is_stored_as_and_where_nothing_is_too() {
+        for (is_large, is_stored) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut store = Store::new();
+            let key = payload_key("bob", "send");
+            if is_large {
+                let first = message("bob", 1);
+                store.keep_segment_of("send", &first, None, ("first", [0; HASH_LENGTH]));
+                store.keep_payload([1, 2], &message("bob", 2), None);
+            } else {
+                let payload = Payload::from(b"small".to_vec());
+                let shared = &mut store.shared;
+                shared.keep_payload(key.clone(), &payload, [0; HASH_LENGTH], None);
+            }
+            assert!(store.shared.keeps_payload(&key));
+            if is_stored {
+                store.commit(&[]);
+                let kind = if is_large { PARTS } else { PAYLOAD };
+                assert!(store.kinds().contains(&kind));
+            } else {
+                store.shared.drop_changes();
+            }
+            assert!(store.shared.keeps_payload(&key));
+            store.shared.on_delivered(&key);
+            store.commit(&[]);
+            assert!(!store.shared.keeps_payload(&key));
+        }
+    }
+
+    #[test]
     fn a_segment_of_a_rival_of_a_message_takes_no_place_in_it() {
         let (first, last) = (message("bob", 1), message("bob", 2));
         let mut store = Store::new();
@@ -1099,8 +1152,38 @@ mod tests {
     }
 
     #[test]
+    fn what_sds_keeps_and_another_one_of_its_id_are_both_stored_where_they_come_at_once() {
+        let (kept, other) = (message("bob", 1), message("mallory", 2));
+        let mut store = Store::new();
+        store.keep_segment("send", &kept, Some(&kept));
+        // SDS forgot that one meanwhile.
+        store.commit(&[(MESSAGE, Some(&other))]);
+        assert_eq!(store.kinds(), [FRAME, SEGMENT, CONTENT, MESSAGE]);
+        assert_eq!(store.of(MESSAGE), &*kept);
+        let stored = framed(store.of(FRAME), store.of(CONTENT));
+        assert_eq!(stored.as_deref(), Some(&*other));
+    }
+
+    #[test]
+    fn a_small_content_of_ours_is_stored_beside_a_named_message_of_its_id() {
+        let mut store = Store::new();
+        let theirs = message("bob", 1);
+        store.keep_segment("send", &theirs, Some(&theirs));
+        store.commit(&[(MESSAGE, Some(&theirs))]);
+        store.is_ours = true;
+        let small = Octets::from(b"small".to_vec());
+        store.commit(&[(CONTENT, Some(&small))]);
+        let ours = message_of("alice", &small);
+        store.commit(&[(MESSAGE, Some(&ours)), (CONTENT, None)]);
+        assert_eq!(store.of(MESSAGE), &*theirs);
+        let stored = framed(store.of(FRAME), store.of(CONTENT));
+        assert_eq!(stored.as_deref(), Some(&*ours));
+    }
+
+    #[test]
     fn around_a_content_that_costs_no_more_than_its_name_no_frame_is_stored() {
         for (length, kinds) in [
+            (5, vec![MESSAGE]),
             (SHARED_BYTES_MIN - 1, vec![MESSAGE]),
             (SHARED_BYTES_MIN, vec![FRAME, CONTENT]),
         ] {
@@ -1108,6 +1191,7 @@ mod tests {
             store.is_ours = true;
             let small = Octets::from(content(1)[..length].to_vec());
             store.commit(&[(CONTENT, Some(&small))]);
+            store.restart();
             let wire = message_of("alice", &small);
             store.commit(&[(MESSAGE, Some(&wire)), (CONTENT, None)]);
             assert_eq!(store.kinds(), kinds);
