@@ -791,6 +791,20 @@ fn answers_to_repair_requests_that_could_not_be_stored_take_nothing_of_their_par
 }
 
 #[test]
+fn places_of_other_messages_that_never_left_give_nothing_to_answers_to_repair_requests() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.take(0, TransmitKind::Repair, 4, 0), 4);
+    let member = alone.members[0];
+    alone.quota.request(member, vec![TransmitKind::First; 2]);
+    assert!(alone.quota.count_round(at(0)));
+    alone.quota.handle_store_failed(0);
+    alone.quota.poll_answers();
+    assert_eq!(alone.take(0, TransmitKind::First, 2, PAUSE_MS_MIN), 2);
+    alone.quota.give_back(1, 0);
+    assert_eq!(alone.spend(TransmitKind::Repair, PAUSE_MS_MIN), 1);
+}
+
+#[test]
 fn who_leaves_while_it_is_stored_gives_his_places_back() {
     let mut shared = Shared::new(TERMS, 2, 0);
     let (first, second) = (shared.members[0], shared.members[1]);
