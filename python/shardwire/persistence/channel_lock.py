@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -45,8 +46,10 @@ class ChannelLock:
         except OSError as error:
             os.close(self._descriptor)
             raise PersistenceError(f"lock file {str(path)!r} cannot be locked: {error.strerror}") from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+        # Information only: a full disk keeps nobody from taking it.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
         # The file stays: removing it would let two holders lock two different files of one name.

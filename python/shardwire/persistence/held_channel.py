@@ -7,7 +7,7 @@ import errno
 import logging
 import sqlite3
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from shardwire._native import ChangedRecords, Wake
@@ -132,7 +132,7 @@ class HeldChannel:
             # Within: who is interrupted here counts anew.
             self._on_committed()
         except BaseException:
-            self.on_commit_failed()
+            self._on_commit_failed()
             raise
 
     def begin(self, cipher: RecordCipher | None, changes: ChangedRecords, wake: Wake) -> BegunCommit | None:
@@ -146,7 +146,7 @@ class HeldChannel:
             # Interrupted, it may have begun all the same.
             with contextlib.suppress(OSError):
                 self.journal.end()
-            self.on_commit_failed()
+            self._on_commit_failed()
             raise
         self._begun = BegunCommit(self)
         return self._begun
@@ -165,9 +165,9 @@ class HeldChannel:
                 begun.failure = None
             except OSError as error:
                 begun.failure = error
-                self.on_commit_failed()
+                self._on_commit_failed()
             except BaseException:
-                self.on_commit_failed()
+                self._on_commit_failed()
                 raise
 
     def fold(self, connection: sqlite3.Connection, cipher: RecordCipher | None) -> int | None:
@@ -180,14 +180,20 @@ class HeldChannel:
         self.wait()
         number = self.number(connection)
         if number is not None and self.journal.takes_a_fold:
-            try:
-                with transaction(connection):
-                    self.journal.fold(connection, number, self._commits, cipher, ChangedRecords())
-            except BaseException:
-                self.on_commit_failed()
-                raise
+            with self.transaction(connection):
+                self.journal.fold(connection, number, self._commits, cipher, ChangedRecords())
             self.journal.settle()
         return number
+
+    @contextlib.contextmanager
+    def transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """As `transaction`, for what changes its records behind it."""
+        try:
+            with transaction(connection):
+                yield
+        except BaseException:
+            self._on_commit_failed()
+            raise
 
     def come_to_rest(self, connection: sqlite3.Connection, cipher: RecordCipher | None) -> None:
         """Leaves no large values apart, and no rows for the next life to read.
@@ -206,7 +212,7 @@ class HeldChannel:
                     self.journal.fold(connection, number, self._commits, cipher, ChangedRecords())
                     self.journal.bring_back(connection, number)
         except BaseException:
-            self.on_commit_failed()
+            self._on_commit_failed()
             raise
         self.journal.settle()
         self.journal.remove()
@@ -232,7 +238,7 @@ class HeldChannel:
         self._count.write(self._commits)
         self.journal.settle()
 
-    def on_commit_failed(self) -> None:
+    def _on_commit_failed(self) -> None:
         """Nobody knows what the database holds now."""
         self._looked = False
         self.journal.forget()

@@ -20,7 +20,6 @@ from shardwire.persistence.held_channel import BegunCommit, HeldChannel
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
 from shardwire.persistence.tables import DELETE_RECORD
-from shardwire.persistence.transaction import transaction
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 # Of the file of large values.
@@ -99,10 +98,15 @@ class SqlitePersistence:
                 aside), or the channel's state is in use elsewhere.
         """
         with self._lock:
+            was_held = channel_id in self._held
             try:
                 state = self._read(self._open(channel_id), channel_id)
             except (sqlite3.Error, OSError) as error:
-                raise self._failure("load", channel_id, error) from error
+                failure = self._failure("load", channel_id, error)
+                if not was_held:
+                    # Nobody releases what he could not load.
+                    self.release(channel_id)
+                raise failure from error
             self._held[channel_id].loads += 1
             return state
 
@@ -290,7 +294,7 @@ class SqlitePersistence:
         found = [(key, value) for (_, key), value in self._records(database, channel_id, reassembly.ALL)]
         channel = self._held[channel_id].number(database.connection)
         expired = [(channel, reassembly.SEGMENT, key) for key in reassembly.expired(found, at_or_before_ms)]
-        with _transaction(database.connection, self._held[channel_id]):
+        with self._held[channel_id].transaction(database.connection):
             database.connection.executemany(DELETE_RECORD, expired)
         return len(expired)
 
@@ -388,13 +392,3 @@ class SqlitePersistence:
         if held.lost_commits:
             self._lost_commits[channel_id] = held.lost_commits
         held.release()
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection, held: HeldChannel) -> Iterator[None]:
-    try:
-        with transaction(connection):
-            yield
-    except BaseException:
-        held.on_commit_failed()
-        raise

@@ -14,6 +14,7 @@ import pytest
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, read_channels
 from shardwire.persistence.channel_lock import ChannelLock
+from shardwire.persistence.held_channel import HeldChannel
 
 HOLDER = """
 import sys, time
@@ -172,3 +173,44 @@ def test_a_directory_that_cannot_be_written_is_named_with_the_remedy(
     told = str(raised.value)
     assert f"cannot be opened: {os.strerror(code)}: make its directory writable" in told
     assert str(tmp_path) in told
+
+
+def test_a_load_that_fails_keeps_the_state_from_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    first, second = SqlitePersistence(path), SqlitePersistence(path)
+    first.commit("a", Changes({("k", b"1"): b"one"}))
+    first.close()
+    first = SqlitePersistence(path)
+    first.acquire("b")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken, pytest.raises(PersistenceError, match="load of channel 'a'"):
+        broken.setattr(HeldChannel, "number", fail)
+        first.load("a")
+    state = second.load("a")
+    assert state is not None
+    assert dict(state.records) == {("k", b"1"): b"one"}
+    # What it has had before stays its own.
+    with pytest.raises(PersistenceError, match="in use by this process already"):
+        second.load("b")
+    first.close()
+    second.close()
+
+
+def test_a_disk_without_room_for_the_name_of_a_holder_has_one_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", fail)
+        lock = ChannelLock(path, "a")
+    with pytest.raises(PersistenceError, match="is in use by another process: one channel state"):
+        ChannelLock(path, "a")
+    lock.release()
+    ChannelLock(path, "a").release()
