@@ -350,11 +350,12 @@ class SqlitePersistence:
         unread = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else sqlite3.SQLITE_ERROR
         code = getattr(error, "sqlite_errorcode", unread) & 0xFF
         if code in _CORRUPT:
-            kept = self._set_aside()
-            return PersistenceError(
-                f"{name}: the database is corrupt ({error}); it was kept as {str(kept)!r}: put a sound copy in its "
-                "place, or move the corrupt file away to begin with empty state"
-            )
+            remedy = "put a sound copy in its place, or move the corrupt file away to begin with empty state"
+            try:
+                done = f"it was kept as {str(self._set_aside())!r}"
+            except OSError as left:
+                done = f"it could not be renamed ({left})"
+            return PersistenceError(f"{name}: the database is corrupt ({error}); {done}: {remedy}")
         remedies = {
             sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was stored",
             sqlite3.SQLITE_BUSY: "another process holds the database locked",

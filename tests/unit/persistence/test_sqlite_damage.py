@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 import sqlite3
@@ -88,6 +90,21 @@ def test_a_file_that_is_damaged_throughout_is_kept_aside_and_never_replaced(tmp_
     persistence = SqlitePersistence(path)
     assert persistence.load("a") is None
     persistence.close()
+
+
+def test_a_corrupt_file_that_cannot_be_renamed_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(SQLITE_HEADER + b"\xff" * 10_000)
+
+    def fail(*_: object) -> Path:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "rename", fail)
+    persistence = SqlitePersistence(path)
+    for _ in range(2):
+        with pytest.raises(PersistenceError, match=r"is corrupt \(.+\); it could not be renamed \(.+\): put "):
+            persistence.load("a")
+    assert path.exists()
 
 
 def test_through_a_link_the_database_itself_is_kept_aside_with_all_that_belongs_to_it(tmp_path: Path) -> None:
