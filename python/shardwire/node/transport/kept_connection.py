@@ -178,8 +178,12 @@ class KeptConnection(Generic[S]):
             session = None
             try:
                 session = await self._open_session()
-                for topic in tuple(self._link.topics):
-                    await session.subscribe(topic)
+                # A topic that comes meanwhile is left to this session.
+                subscribed: set[str] = set()
+                while left := self._link.topics.keys() - subscribed:
+                    for topic in sorted(left):
+                        await session.subscribe(topic)
+                    subscribed |= left
                 self._opened_ms = self._link.clock.monotonic_ms()
                 return session
             except (NodeError, ConnectionLost) as error:

@@ -1,0 +1,103 @@
+"""A connection that breaks is opened again, with every topic of the node."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from scripted_transport import OnTime, ScriptedTransport
+from virtual_nodes import OTHER_TOPIC, TOPIC, virtual
+
+from shardwire.errors import NodeError
+from shardwire.node import ConnectionState
+from shardwire.node.transport import TransportLink, TransportNode
+from shardwire.node.transport.kept_connection import KeptConnection, Session
+
+
+class SlowSession(Session):
+    """Takes a second for each topic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard_ns = 0
+        self.topics: list[str] = []
+        self.is_closed = False
+
+    async def subscribe(self, content_topic: str) -> None:
+        await asyncio.sleep(1)
+        self.topics.append(content_topic)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class KeptTransport(ScriptedTransport):
+    """Keeps a connection of such sessions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions: list[SlowSession] = []
+        self.open_errors: list[NodeError] = []
+
+    async def connect(self, link: TransportLink) -> None:
+        self.link = link
+        self.connection = KeptConnection("scripted", self._open, link)
+        await self.connection.start()
+
+    async def disconnect(self) -> None:
+        await self.connection.stop()
+
+    async def subscribe(self, content_topic: str, pubsub_topic: str) -> None:
+        await self.connection.subscribe(content_topic)
+
+    async def _open(self) -> SlowSession:
+        if self.open_errors:
+            raise self.open_errors.pop()
+        self.sessions.append(SlowSession())
+        return self.sessions[-1]
+
+
+async def start() -> tuple[KeptTransport, TransportNode]:
+    transport = KeptTransport()
+    node = TransportNode(transport, rng=OnTime())
+    await node.start()
+    await node.subscribe([TOPIC])
+    return transport, node
+
+
+@virtual
+async def test_a_topic_that_comes_while_the_others_are_subscribed_again_is_subscribed_too() -> None:
+    transport, node = await start()
+    transport.sessions[0].break_("the server was restarted")
+    await asyncio.sleep(0.75)
+    assert len(transport.sessions) == 2
+    await node.subscribe([OTHER_TOPIC])
+    assert node.connection_state is ConnectionState.DISCONNECTED
+    await asyncio.sleep(2)
+    assert node.connection_state is ConnectionState.CONNECTED
+    assert transport.sessions[1].topics == [TOPIC, OTHER_TOPIC]
+    await node.stop()
+
+
+@virtual
+async def test_a_server_that_is_away_is_tried_until_it_is_there() -> None:
+    transport, node = await start()
+    transport.open_errors = [NodeError("nobody answers")] * 3
+    transport.sessions[0].break_("the server was stopped")
+    await asyncio.sleep(10)
+    assert transport.sessions[0].is_closed
+    assert transport.sessions[1].topics == [TOPIC]
+    assert node.connection_state is ConnectionState.CONNECTED
+    await node.stop()
+    assert transport.sessions[1].is_closed
+
+
+@virtual
+async def test_a_node_that_stops_while_it_connects_again_leaves_no_session_open() -> None:
+    transport, node = await start()
+    transport.sessions[0].break_("the server was restarted")
+    await asyncio.sleep(0.75)
+    await node.stop()
+    assert [session.is_closed for session in transport.sessions] == [True, True]
+    with pytest.raises(NodeError, match="was stopped"):
+        await node.subscribe([OTHER_TOPIC])
