@@ -9,7 +9,7 @@ import pytest
 from scripted_transport import OnTime, ScriptedTransport
 from virtual_nodes import TOPIC, drain, virtual
 
-from shardwire.node import MessageEnvelope, MessageSent
+from shardwire.node import MessageEnvelope, MessageSent, StorePage, StoreQuery
 from shardwire.node.transport import TransportNode
 
 
@@ -79,3 +79,29 @@ def test_a_store_that_fails_is_asked_less_and_less_often(caplog: pytest.LogCaptu
     assert [record.getMessage() for record in caplog.records] == [
         "scripted: the store does not say what it has: the store is out of order"
     ]
+
+
+class Raising(ScriptedTransport):
+    """Raises at the first query, which is no error that a store has."""
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        page = await super().query_store(query)
+        if len(self.queries) == 1:
+            raise ValueError("the answer is no JSON")
+        return page
+
+
+@virtual
+async def test_what_a_transport_that_raised_was_asked_for_it_is_asked_for_again() -> None:
+    transport = Raising(has_store=True, asks_store_for_presence=True)
+    node = TransportNode(transport, rng=OnTime())
+    await node.start()
+    events = node.events()
+    request_id = await node.send(MessageEnvelope(TOPIC, b""))
+    await asyncio.sleep(0.5)
+    assert transport.stored is not None
+    transport.stored.add(transport.attempts[0].message_hash)
+    await asyncio.sleep(10)
+    told = [event.request_id for event in await drain(events) if isinstance(event, MessageSent)]
+    assert told == [request_id]
+    await node.stop()

@@ -116,9 +116,11 @@ class StorePresence:
                     request_id, _ = self._published.pop(message.message_hash, (None, 0))
                     if request_id is not None:
                         self._on_stored(request_id, message.message_hash)
-        due_ms = self._clock.monotonic_ms() + NEXT_LOOK_MS
-        for message_hash in hashes:
-            if message_hash in self._published:
-                heappush(self._due, (due_ms, message_hash))
+        finally:
+            # Whatever the transport raised, and however wrong its page is.
+            due_ms = self._clock.monotonic_ms() + NEXT_LOOK_MS
+            for message_hash in hashes:
+                if message_hash in self._published:
+                    heappush(self._due, (due_ms, message_hash))
         if pause_ms:
             await asyncio.sleep(pause_ms / 1000)
