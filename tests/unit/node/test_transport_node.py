@@ -276,19 +276,28 @@ async def test_stop_goes_on_though_its_caller_is_cancelled() -> None:
 
 
 class Clinging(ScriptedTransport):
+    error: BaseException = OSError("gone")
+
     async def unsubscribe(self, content_topic: str, pubsub_topic: str) -> None:
         await asyncio.sleep(3_600)
 
     async def disconnect(self) -> None:
-        raise OSError("gone")
+        raise self.error
 
 
-@virtual
-async def test_a_transport_that_hangs_or_raises_does_not_hold_up_the_end() -> None:
-    transport = Clinging()
-    node = await started(transport, TOPIC)
-    await node.stop()
-    assert transport.link.clock.monotonic_ms() == 5_000
+@pytest.mark.parametrize("error", [OSError("gone"), asyncio.CancelledError()])
+def test_a_transport_that_hangs_or_raises_does_not_hold_up_the_end(error: BaseException) -> None:
+    @virtual
+    async def run() -> None:
+        transport = Clinging()
+        transport.error = error
+        node = await started(transport, TOPIC)
+        events = node.events()
+        await node.stop()
+        assert transport.link.clock.monotonic_ms() == 5_000
+        assert [event async for event in events] == [ConnectionStatus(ConnectionState.DISCONNECTED)]
+
+    run()
 
 
 def test_background_work_that_raises_begins_again(caplog: pytest.LogCaptureFixture) -> None:

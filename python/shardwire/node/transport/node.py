@@ -291,7 +291,10 @@ class TransportNode(Lifetime):
                 await call
         except TimeoutError:
             logger.warning("%s: %s did not return within %g s", self._transport.name, what, ENDING_CALL_S)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             told = one_line(error)
             logger.warning("%s: %s raised %s: %s", self._transport.name, what, type(error).__name__, told)
 
