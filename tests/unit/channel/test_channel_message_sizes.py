@@ -13,7 +13,7 @@ from wrapped_node import WrappedNode
 
 from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
-from shardwire.errors import ConfigError
+from shardwire.errors import ConfigError, NodeError
 from shardwire.events import ChunkErrorEvent, MessageSendErrorEvent, MessageSentEvent
 from shardwire.node import MemoryNetwork, NetworkConditions
 
@@ -235,6 +235,72 @@ def test_a_cipher_that_hangs_while_it_is_measured_holds_up_nothing_for_ever() ->
         assert not tasks & asyncio.all_tasks()
 
     run_world(scenario)
+
+
+class SlowCipher(Base64Cipher):
+    takes_s = 0
+
+    async def encrypt(self, content: bytes) -> bytes:  # type: ignore[override]
+        await asyncio.sleep(self.takes_s)
+        return base64.b64encode(content)
+
+
+def test_who_gives_up_while_the_cipher_is_measured_leaves_that_to_the_next() -> None:
+    cipher = SlowCipher()
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=cipher)
+        await world.join("bob", encryption=Base64Cipher())
+        cipher.takes_s = 10
+        resize(world, "alice", SMALL)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(alice.send(MESSAGE), 1)
+        cipher.takes_s = 0
+        assert await alice.delivered(await alice.send(MESSAGE), timeout_ms=60_000) == {"bob"}
+        assert largest_by(world, "alice") <= SMALL
+
+    assert run_world(scenario).messages("bob") == [MESSAGE]
+
+
+def test_who_sends_while_the_cipher_is_measured_waits_for_that() -> None:
+    cipher = SlowCipher()
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=cipher)
+        await world.join("bob", encryption=Base64Cipher())
+        cipher.takes_s = 1
+        resize(world, "alice", SMALL)
+        for request_id in await asyncio.gather(*(alice.send(MESSAGE + bytes([number])) for number in range(3))):
+            assert await alice.delivered(request_id, timeout_ms=600_000) == {"bob"}
+        assert largest_by(world, "alice") <= SMALL
+
+    run_world(scenario)
+
+
+def test_a_cipher_that_gives_no_bytes_while_it_is_measured_is_taken_as_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Odd(Base64Cipher):
+        is_odd = False
+
+        def encrypt(self, content: bytes) -> bytes:
+            return None if self.is_odd else super().encrypt(content)  # type: ignore[return-value]
+
+    cipher = Odd()
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=cipher)
+        await world.join("bob", encryption=Base64Cipher())
+        cipher.is_odd = True
+        resize(world, "alice", SMALL)
+        with pytest.raises(NodeError, match="encryption failed: ConfigError"):
+            await alice.delivered(await alice.send(b"x"), timeout_ms=60_000)
+        cipher.is_odd = False
+        assert await alice.delivered(await alice.send(MESSAGE), timeout_ms=60_000) == {"bob"}
+
+    run_world(scenario)
+    (told,) = [text for text in caplog.messages if "cannot be measured" in text]
+    assert told.endswith("in proportion: encrypt of the encryption gave a NoneType: it must give bytes")
 
 
 def test_messages_that_wait_for_room_follow_too() -> None:

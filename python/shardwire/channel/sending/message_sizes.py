@@ -141,18 +141,20 @@ class MessageSizes:
             raise self._refusal
 
     async def _measure_again(self, use: Use) -> None:
-        before_bytes, self._size_bytes = self._size_bytes, self._node.max_message_size_bytes
-        logger.info("the node's messages have %d bytes now, no longer %d", self._size_bytes, before_bytes)
-        self._refusal = None
+        before_bytes, size_bytes = self._size_bytes, self._node.max_message_size_bytes
+        logger.info("the node's messages have %d bytes now, no longer %d", size_bytes, before_bytes)
         try:
             async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
-                self._cipher_bytes = await cipher_overhead_bytes(self._encryption, self.payload_bytes_max)
-        except TimeoutError:
-            logger.warning("the encryption did not return when its overhead was measured: it is taken in proportion")
+                cipher_bytes = await cipher_overhead_bytes(self._encryption, self.payload_bytes_max)
+        except (TimeoutError, ConfigError) as error:
+            said = str(error) or "it did not return"
+            logger.warning("the overhead of the encryption cannot be measured and is taken in proportion: %s", said)
             known = self._cipher_bytes or 0
-            self._cipher_bytes = max(min(known, CIPHER_BYTES_ASSUMED), known * self._size_bytes // before_bytes)
+            cipher_bytes = max(min(known, CIPHER_BYTES_ASSUMED), known * size_bytes // before_bytes)
+        # Not before: what is made meanwhile would be divided as before, and so would all later where this is cancelled.
+        self._size_bytes, self._cipher_bytes, self._refusal = size_bytes, cipher_bytes, None
         try:
-            self.budget = self._divide(self._cipher_bytes or 0)
+            self.budget = self._divide(cipher_bytes)
         except ConfigError as error:
             logger.error("nothing can be sent: %s", error)
             self._refusal = error
