@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from shardwire.channel.receiving.reception import RECEIVED_AT_ONCE_MAX, Arrival, Reception
-from shardwire.node import MessageEnvelope, MessagePropagated, MessageReceived
+from shardwire.node import MessageEnvelope, MessagePropagated, MessageReceived, run_virtual
 from shardwire.node.protocol import NodeEvent
 from shardwire.peer_log import PeerLog
 
@@ -52,3 +55,51 @@ def test_what_became_of_our_messages_does_not_wait() -> None:
     """The next message of ours names the hash of the last one."""
     turns, _ = turns_while_reading([MessagePropagated(f"r{n}", n.to_bytes(32, "big")) for n in range(COUNT)])
     assert turns <= 2
+
+
+class Waiting:
+    """A cipher and a channel, each of which lets a message wait for ever where it is told to."""
+
+    def __init__(self, waits: str) -> None:
+        self.waits = waits
+        self.taken: list[bytes] = []
+
+    def encrypt(self, content: bytes) -> bytes:
+        return content
+
+    async def decrypt(self, payload: bytes) -> bytes:
+        if self.waits == "cipher":
+            await asyncio.Event().wait()
+        return payload
+
+    async def take(self, arrival: Arrival) -> None:
+        if self.waits == "room":
+            await asyncio.Event().wait()
+        self.taken.append(arrival.data)
+
+
+@pytest.mark.parametrize("waits", ["cipher", "room"])
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_a_message_that_was_not_taken_in_before_the_channel_stopped_may_come_again(
+    waits: str, is_encrypted: bool
+) -> None:
+    async def at_hand() -> AsyncIterator[NodeEvent]:
+        yield MessageReceived(MessageEnvelope(TOPIC, b"x"), bytes(32), 1)
+
+    async def main() -> list[bytes]:
+        both = Waiting(waits)
+        requests: Any = SimpleNamespace()
+        cipher: Any = both if is_encrypted else None
+        peer_log = PeerLog(logging.getLogger("test"), lambda: 0)
+        reception = Reception(
+            TOPIC, b"", cipher, requests, both.take, lambda state: None, lambda since_ns: None, peer_log
+        )
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(reception.run(at_hand()), 1)
+        both.waits = ""
+        await reception.run(at_hand())
+        # One that was taken in is known.
+        await reception.run(at_hand())
+        return both.taken
+
+    assert run_virtual(main()) == [b"x"]

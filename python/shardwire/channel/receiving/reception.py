@@ -189,7 +189,12 @@ class Reception:
         payload = envelope.payload
         if self._encryption is None:
             return payload
-        data = await self._decrypt(self._encryption, payload)
+        try:
+            data = await self._decrypt(self._encryption, payload)
+        except BaseException:
+            # The channel stops: nobody took it in.
+            self.forget(message_hash)
+            raise
         self._has_decrypted |= data is not None
         return data
 
@@ -216,7 +221,16 @@ class Reception:
         if timestamp_ns > self._newest_timestamp_ns:
             self._newest_timestamp_ns = timestamp_ns
         sender = None if self._sender_of is None else self._authenticated_sender(self._sender_of, payload)
-        return self._take(Arrival(data, message_hash, sender, from_store))
+        waiting = self._take(Arrival(data, message_hash, sender, from_store))
+        return None if waiting is None else self._until_taken(waiting, message_hash)
+
+    async def _until_taken(self, waiting: Awaitable[None], message_hash: bytes) -> None:
+        try:
+            await waiting
+        except BaseException:
+            # The channel stops while there is no room for it.
+            self.forget(message_hash)
+            raise
 
     async def _decrypt(self, encryption: Encryption, payload: bytes) -> bytes | None:
         try:
