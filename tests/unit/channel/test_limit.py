@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from shardwire.channel.limits.limit import Limit, Member
+from shardwire.channel.limits.quota import Quota
 from shardwire.channel.storing.records import RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import PersistenceError
@@ -104,6 +107,26 @@ def test_who_is_cancelled_or_leaves_while_it_is_stored_gives_his_places_back() -
         assert limit.record().used == 3
         # What is stored errs safely.
         assert store.counts[-1].used == 9
+
+    run_virtual(main(), limit_ms=EPOCH_MS)
+
+
+def test_who_is_cancelled_while_one_limit_counts_gives_back_the_places_of_the_other() -> None:
+    async def main() -> None:
+        own, _, (alone,) = make(12, 1)
+        shared, store, (one,) = make(12, 1)
+        membership: Any = SimpleNamespace(limit=shared, member=one)
+        quota = Quota((own, alone), membership)
+        store.takes_ms = 100
+        taking = asyncio.create_task(quota.take([TransmitKind.FIRST] * 3))
+        await asyncio.sleep(0.05)
+        assert own.record().used == 3
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        await asyncio.sleep(0.1)
+        assert [own.record().used, shared.record().used] == [0, 0]
+        assert len(await quota.take([TransmitKind.FIRST] * 12)) == 12
 
     run_virtual(main(), limit_ms=EPOCH_MS)
 

@@ -59,6 +59,17 @@ class Quota:
     async def take(self, kinds: Sequence[TransmitKind]) -> list[Place | None]:
         """Counts a place for each of these; durable when it returns. None for those that may not leave now."""
         places: list[list[int | None] | None] = [[] for _ in kinds]
+        try:
+            await self._fill(places, kinds)
+        except BaseException:
+            # Cancelled while one limit counts: what another one gave is left to others.
+            for place in places:
+                if place is not None:
+                    self.give_back(Place(tuple(place)))
+            raise
+        return [None if place is None else Place(tuple(place)) for place in places]
+
+    async def _fill(self, places: list[list[int | None] | None], kinds: Sequence[TransmitKind]) -> None:
         for limit, member in self._parts:
             asked = [
                 position
@@ -73,7 +84,6 @@ class Quota:
                 elif place is not None:
                     self.give_back(Place(tuple(place)))
                     places[position] = None
-        return [None if place is None else Place(tuple(place)) for place in places]
 
     def is_current(self, place: Place) -> bool:
         """Whether a message may leave in this place now: not when an epoch in which it was counted is over."""
