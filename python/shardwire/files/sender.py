@@ -7,6 +7,7 @@ goes on when the file is sent again: receivers say what they have. The contract 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,14 @@ from shardwire._native import (
     encode_file_manifest,
     encode_file_status,
 )
-from shardwire.errors import ChannelClosedError, ConfigError, FileChangedError, FileRefusedError, QueueFullError
+from shardwire.errors import (
+    ChannelClosedError,
+    ConfigError,
+    FileChangedError,
+    FileRefusedError,
+    QueueFullError,
+    ShardwireError,
+)
 from shardwire.events import (
     FileProgressEvent,
     FileReason,
@@ -139,7 +147,9 @@ class FileSender:
                     raise TimeoutError(f"{self._name!r} was not received within {timeout_ms} ms: {self._standing()}")
                 await self._go_on()
         except FileChangedError:
-            await self._withdraw()
+            # It is told whatever becomes of that: the channel may take nothing more.
+            with contextlib.suppress(ShardwireError):
+                await self._withdraw()
             raise
         finally:
             for unsubscribe in unsubscribers:

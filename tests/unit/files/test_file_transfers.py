@@ -27,6 +27,7 @@ from shardwire import (
     FileReceivedEvent,
     FileRefusedError,
     MessageSendErrorEvent,
+    QueueFullError,
     ReliableChannel,
     SdsConfig,
     SegmentationConfig,
@@ -46,6 +47,7 @@ from shardwire.files import receiver as receiver_module
 from shardwire.files import sender as sender_module
 from shardwire.files.chain import FileSource
 from shardwire.files.partial import PartialFile
+from shardwire.files.sender import FileSender
 from shardwire.node import MemoryNetwork, NetworkConditions
 
 LOSSY = NetworkConditions(loss=0.2, duplicate=0.05, delay_ms=(5, 40), reorder=0.1)
@@ -340,6 +342,36 @@ def test_a_file_that_changes_is_withdrawn(source: Path, inbox: Path, monkeypatch
     [failed] = run_world(scenario, LOSSY).of("bob", FileFailedEvent)
     assert failed.reason == "changed"
     assert os.listdir(inbox) == []
+
+
+def test_a_file_that_changes_is_told_as_that_though_the_queue_is_full(
+    source: Path, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    withdraw = FileSender._withdraw
+
+    async def fill_then_withdraw(self: FileSender) -> None:
+        monkeypatch.setattr(ReliableChannel, "send", refuse)
+        await withdraw(self)
+
+    async def refuse(self: ReliableChannel, message: bytes) -> str:
+        raise QueueFullError("the queue is full")
+
+    def change(self: FileSource, index: int) -> tuple[bytes, bytes]:
+        raise FileChangedError("it changed")
+
+    monkeypatch.setattr(FileSender, "_withdraw", fill_then_withdraw)
+    monkeypatch.setattr(FileSource, "read", change)
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        end = bob.receive_files(inbox)
+        with pytest.raises(FileChangedError, match="it changed"):
+            await alice.send_file(source, chunk_size_bytes=CHUNK)
+        end()
+
+    run_world(scenario)
+    for path in inbox.iterdir():
+        path.unlink()
 
 
 def offered(data: bytes, name: str = "a.bin") -> tuple[list[bytes], bytes]:
