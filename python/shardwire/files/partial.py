@@ -104,6 +104,17 @@ class PartialFile:
         self._hashes.unlink(missing_ok=True)
         sync_directory(self.destination.parent)
 
+    def accept(self) -> None:
+        """Makes durable what stands under the destination's name, and removes what was received.
+
+        Raises:
+            OSError: It could not be done.
+        """
+        with self.destination.open("rb") as file:
+            os.fsync(file.fileno())
+        sync_directory(self.destination.parent)
+        self.discard()
+
     def discard(self) -> None:
         """Removes what was received."""
         for path in (self._data, self._hashes):

@@ -372,8 +372,8 @@ def _is_there(partial: PartialFile) -> bool:
         raise FileExistsError(errno.EEXIST, text, str(path))
     if not file_has_chain(path, manifest.size_bytes, manifest.chunk_size_bytes, manifest.chain_hash):
         raise FileExistsError(errno.EEXIST, "there is another file of that name", str(path))
-    # A crash between the two names of a finished file leaves both.
-    partial.discard()
+    # A crash between the two names of a finished file leaves both; and who put it there may not have made it durable.
+    partial.accept()
     return True
 
 

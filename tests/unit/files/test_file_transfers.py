@@ -153,6 +153,31 @@ def test_sent_again_it_is_there_already(source: Path, inbox: Path) -> None:
     assert len(run_world(scenario).of("bob", FileReceivedEvent)) == 2
 
 
+def test_what_is_there_already_is_durable_before_it_is_told_as_received(
+    source: Path, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a crash between the name of a finished file and its durability."""
+    there = inbox / "photo.raw"
+    there.write_bytes(DATA)
+    fsync, synced, places = os.fsync, set(), {there.stat().st_ino, inbox.stat().st_ino}
+
+    def note(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(inbox)
+        received: list[set[int]] = []
+        bob.on(FileReceivedEvent, lambda _: received.append(set(synced)))
+        assert await alice.send_file(source, chunk_size_bytes=CHUNK) == {"bob"}
+        assert received == [places]
+
+    run_world(scenario)
+
+
 def test_a_repeat_passes_where_ids_are_made_of_contents(source: Path, inbox: Path) -> None:
     config = ChannelConfig.logos(sds=SdsConfig(message_id="content-sha256"))
 
