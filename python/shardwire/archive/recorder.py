@@ -97,7 +97,8 @@ class Recorder:
 
     @property
     def is_hearing(self) -> bool:
-        """Whether it is entered, and the node goes on: one that was stopped, or failed, is heard no more."""
+        """Whether it is entered, and the node goes on: one that was stopped, or failed, is heard no more; nor is any
+        where something else than the disk kept a file from being written."""
         return self._hearing is not None and not self._hearing.done()
 
     async def __aenter__(self) -> Self:
@@ -118,6 +119,7 @@ class Recorder:
 
         Raises:
             OSError: It cannot be written.
+            Exception: What ended the hearing or the writing before.
         """
         # What the node has queued is taken in this step.
         await asyncio.sleep(0)
@@ -154,6 +156,16 @@ class Recorder:
         return len(self._rows) >= self._rows_per_file or self._bytes >= BYTES_PER_FILE
 
     async def _write_files(self) -> None:
+        try:
+            await self._write_what_comes()
+        except Exception as error:
+            if not self._ended:
+                logger.error("the recorder writes nothing more: %s: %s", type(error).__name__, error)
+                assert self._hearing is not None
+                self._hearing.cancel()
+            raise
+
+    async def _write_what_comes(self) -> None:
         fails = False
         while not (self._ended and not self._rows):
             if not self._ended and not self._is_full():

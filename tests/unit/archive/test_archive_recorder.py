@@ -152,6 +152,29 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(
     assert sum(pq.read_table(file).num_rows for file in files(tmp_path)) == 40
 
 
+def test_what_keeps_it_from_writing_for_good_is_told_and_ends_the_hearing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(*arguments: Any) -> None:
+        raise ValueError("no column holds that")
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", write)
+
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=7)
+        alice, listener = await start(network, "alice"), await start(network, "listener")
+        with pytest.raises(ValueError, match="no column holds that"):
+            async with Recorder(listener, [TOPIC], tmp_path, rows_per_file=5) as recorder:
+                await publish(alice, 40)
+                await asyncio.sleep(10)
+                assert not recorder.is_hearing
+
+    run_virtual(scenario(), limit_ms=3_600_000)
+    assert [record.message for record in caplog.records if "recorder" in record.message] == [
+        "the recorder writes nothing more: ValueError: no column holds that"
+    ]
+
+
 def test_gaps_are_told_and_a_node_that_fails_is_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         listener = await start(MemoryNetwork(seed=7), "listener")
