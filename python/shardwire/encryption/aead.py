@@ -11,9 +11,10 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol, Self
 
-from shardwire.encryption.stored_keys import KEY_BYTES, read_key_file, read_key_variable
+from shardwire.encryption.stored_keys import KEY_BYTES, read_key_file, read_key_variable, write_key_file
 from shardwire.errors import ConfigError, DecryptionError, MissingLibraryError
 
 KEY_ID_BYTES = 4
@@ -89,19 +90,15 @@ class AeadEncryption(ABC):
         return os.urandom(KEY_BYTES)
 
     def write_key_file(self, path: str | os.PathLike[str]) -> None:
-        """Writes the keys to a new file that only its owner may read.
+        """Writes the keys to a new file that only its owner may read; durable when this returns.
 
         Raises:
-            ConfigError: The file exists already or cannot be written.
+            ConfigError: The file exists already or cannot be written; nothing is left of it then.
         """
-        name = os.fspath(path)
-        lines = "".join(key.hex() + "\n" for key in self._keys)
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(lines)
+            write_key_file(Path(path), self._keys)
         except OSError as error:
-            raise ConfigError(f"key file {name!r} cannot be written: {error.strerror}") from None
+            raise ConfigError(f"key file {os.fspath(path)!r} cannot be written: {error.strerror}") from None
 
     def bind(self, channel_id: str) -> Self:
         """The same keys for one channel: a message of another channel does not decrypt.

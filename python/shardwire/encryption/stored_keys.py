@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from shardwire.config.checks import check_path
+from shardwire.durable_files import sync_directory
 from shardwire.errors import ConfigError
 
 KEY_BYTES = 32
@@ -33,6 +35,24 @@ def read_key_file(path: str | os.PathLike[str]) -> tuple[bytes, ...]:
         if text and not text.startswith(b"#"):
             keys.append(_parse_key(name, number, text))
     return tuple(keys)
+
+
+def write_key_file(path: Path, keys: Iterable[bytes]) -> None:
+    """Writes keys as `read_key_file` reads them: what they seal is lost with them, so they are durable at once.
+
+    Raises:
+        OSError: It exists already, or cannot be written: then nothing is left of it.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.writelines(f"{key.hex()}\n" for key in keys)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(path.absolute().parent)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def read_key_variable(variable: str, *, place: str = "") -> tuple[bytes, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import pickle
 import stat
@@ -139,6 +140,27 @@ def test_a_key_file_is_written_for_its_owner_only_and_never_replaced(cipher: Cip
     assert cipher.from_key_file(path).decrypt(encryption.encrypt(b"content")) == b"content"
     with pytest.raises(ConfigError, match="cannot be written: File exists"):
         encryption.write_key_file(path)
+
+
+def test_a_key_file_is_durable_or_not_there(cipher: Cipher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys"
+    encryption = cipher(cipher.generate_key())
+    fsync = os.fsync
+    full, synced = [True], []
+
+    def sync(descriptor: int) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(ConfigError, match="cannot be written: No space left on device"):
+        encryption.write_key_file(path)
+    assert not path.exists()
+    full.clear()
+    encryption.write_key_file(path)
+    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
 
 
 def test_a_bad_key_file_is_named_and_never_quoted(cipher: Cipher, tmp_path: Path) -> None:
