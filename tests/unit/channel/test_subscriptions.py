@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
 
 from shardwire._native import HistoryEntry
+from shardwire.channel.observing.event_iterator import EventIterator
 from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.errors import ConfigError
 from shardwire.event_names import EVENT_TYPES
@@ -389,3 +391,26 @@ def test_who_begins_or_ends_to_listen_is_known_at_once() -> None:
         assert not subscriptions.wants(MessageSentEvent)
 
     run(scenario)
+
+
+def test_an_iterator_that_another_thread_collects_holds_nothing_up() -> None:
+    class Circular(EventIterator[MessageReceivedEvent]):
+        itself: object = None
+
+    async def main() -> None:
+        subscriptions = Subscriptions()
+        iterator = Circular(subscriptions, MessageReceivedEvent)
+        iterator.itself = iterator
+        subscriptions._iterators.append(weakref.ref(iterator))
+        handing = asyncio.create_task(subscriptions.hand_over(RECEIVED, is_ending))
+        assert await anext(iterator) == RECEIVED
+        del iterator
+        await asyncio.to_thread(gc.collect)
+        await asyncio.wait_for(handing, 5)
+
+    gc.disable()
+    try:
+        # In debug mode a loop refuses what comes from another thread.
+        asyncio.run(main(), debug=True)
+    finally:
+        gc.enable()

@@ -345,6 +345,11 @@ class Subscriptions:
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
-    # An iterator may be collected after its loop has ended.
-    if not future.done() and not future.get_loop().is_closed():
-        future.set_result(None)
+    loop = future.get_loop()
+    if asyncio._get_running_loop() is loop:
+        if not future.done():
+            future.set_result(None)
+        return
+    # An iterator may be collected in any thread, and after its loop has ended.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_resolve, future)
