@@ -9,6 +9,7 @@ import pytest
 from channel_world import World, join_released, run_world
 
 from shardwire.channel import close_channel
+from shardwire.channel.storing.records import DELIVERY
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ChannelClosedError, PersistenceError
 from shardwire.persistence import MemoryPersistence
@@ -95,5 +96,23 @@ def test_a_driver_that_fails_while_somebody_waits_for_a_cycle_lets_the_channel_c
             await alice.stop()
             await close_channel(alice)
         assert persistence.released
+
+    run_world(scenario)
+
+
+def test_one_commit_stores_what_came_while_nothing_could_be_stored() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob", on_disk=True, listen=False)
+        disk = world.disks["bob"]
+        disk.fails_with = PersistenceError("disk full")
+        for number in range(3):
+            await alice.send(b"%d" % number)
+            # Each comes while another commit fails.
+            await asyncio.sleep(2)
+        disk.fails_with, disk.power_fails_after = None, disk.commits + 1
+        await disk.power_failed.wait()
+        assert len(disk.of_kind(DELIVERY)) == 3
+        await world.crash("bob")
 
     run_world(scenario)
