@@ -142,3 +142,22 @@ def test_a_channel_all_tasks_of_which_are_cancelled_closes(caplog: pytest.LogCap
 
     run_world(scenario)
     assert "was cancelled from outside, the channel closes" in caplog.text
+
+
+def test_what_a_commit_was_to_make_durable_when_the_driver_was_cancelled_is_not_told_as_that() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        disk = world.disks["alice"]
+        await asyncio.sleep(1)
+        commits = disk.commits
+        sending = asyncio.create_task(alice.send(b"x"))
+        await asyncio.sleep(0.05)
+        (driver,) = [task for task in asyncio.all_tasks() if task.get_name().endswith("driver")]
+        driver.cancel()
+        with pytest.raises(ChannelClosedError):
+            await sending
+        assert disk.commits == commits
+        assert world.sent_by("alice") == 0
+        await close_channel(alice)
+
+    run_world(scenario, commit_ms=100)
