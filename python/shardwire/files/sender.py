@@ -131,7 +131,17 @@ class FileSender:
             PersistenceError: The channel cannot store a message.
             OSError: The file cannot be read.
         """
-        deadline_ms = None if timeout_ms is None else _now_ms() + timeout_ms
+        # Around all of it: the channel may have no room for as long as others do not answer.
+        limit = asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000)
+        try:
+            async with limit:
+                return await self._run()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"{self._name!r} was not received within {timeout_ms} ms: {self._standing()}") from None
+
+    async def _run(self) -> frozenset[str]:
         self._chain_hash = await asyncio.to_thread(self._source.scan)
         unsubscribers = [
             self._channel.on(MessageReceivedEvent, self._on_message),
@@ -143,8 +153,6 @@ class FileSender:
             while True:
                 if (having := self._outcome()) is not None:
                     return having
-                if deadline_ms is not None and _now_ms() >= deadline_ms:
-                    raise TimeoutError(f"{self._name!r} was not received within {timeout_ms} ms: {self._standing()}")
                 await self._go_on()
         except FileChangedError:
             # It is told whatever becomes of that: the channel may take nothing more.

@@ -48,7 +48,7 @@ from shardwire.files import sender as sender_module
 from shardwire.files.chain import FileSource
 from shardwire.files.partial import PartialFile
 from shardwire.files.sender import FileSender
-from shardwire.node import MemoryNetwork, NetworkConditions
+from shardwire.node import MemoryNetwork, NetworkConditions, running_clock
 
 LOSSY = NetworkConditions(loss=0.2, duplicate=0.05, delay_ms=(5, 40), reorder=0.1)
 CHUNK = 64 << 10
@@ -691,6 +691,23 @@ def test_nobody_there_is_a_timeout_and_few_offers(source: Path) -> None:
     assert all(isinstance(offer, FileManifest) for offer in offers)
     # Half a minute, one, two, four, eight, then ten each.
     assert len(offers) == 9
+
+
+def test_a_channel_without_room_does_not_outlast_the_timeout(source: Path) -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=2))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        # Nobody acknowledges what takes the room.
+        with pytest.raises(TimeoutError):
+            while True:
+                await asyncio.wait_for(alice.send(os.urandom(8)), 1)
+        begun = running_clock().monotonic_ms()
+        with pytest.raises(TimeoutError, match=r"'photo\.raw' was not received within 2000 ms: nobody has answered"):
+            await alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=2_000)
+        assert running_clock().monotonic_ms() - begun == 2_000
+
+    run_world(scenario)
 
 
 def test_one_offer_waits_for_who_is_away(source: Path, inbox: Path) -> None:
