@@ -485,3 +485,20 @@ def test_who_reads_while_it_is_folded_misses_nothing(tmp_path: Path, monkeypatch
     assert stored.lost_commits == 0
     assert stored.state.records == {("k", b""): bytes([written - 1])}
     persistence.close()
+
+
+def test_a_journal_all_of_which_was_folded_is_deleted_at_rest(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    for number in range(3):
+        persistence.commit("a", Changes({("k", bytes([number])): b"value"}))
+    # That reads the table of records, and so folds.
+    assert persistence.find_segments("a", sender="nobody") == []
+    assert len(journal_files(path)) == 1
+    persistence.close()
+    assert journal_files(path) == []
+    persistence = SqlitePersistence(path)
+    state = persistence.load("a")
+    assert state is not None
+    assert len(state.records) == 3
+    persistence.close()

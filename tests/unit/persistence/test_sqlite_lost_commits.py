@@ -119,7 +119,8 @@ def test_what_a_log_lost_is_said_once_and_kept(
     [record] = [record for record in caplog.records if WARNING in record.getMessage()]
     assert (record.levelno, f"{missing} commits are missing" in record.getMessage()) == (logging.WARNING, True)
     # It goes on from there.
-    persistence.commit("a", Changes({("k", b"later"): b"value"}))
+    for value in (b"value", b"another"):
+        persistence.commit("a", Changes({("k", b"later"): value}))
     persistence.close()
     assert persistence.lost_commits == {"a": missing}
     assert lost(path) == {}

@@ -13,6 +13,7 @@ import pytest
 
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, read_channels
+from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.held_channel import HeldChannel
 
@@ -214,3 +215,15 @@ def test_a_disk_without_room_for_the_name_of_a_holder_has_one_all_the_same(
         ChannelLock(path, "a")
     lock.release()
     ChannelLock(path, "a").release()
+
+
+def test_a_count_that_cannot_be_opened_keeps_the_state_from_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    count = file_of(path, "a", ".count")
+    count.mkdir()
+    with pytest.raises(PersistenceError, match=r"count file .+ cannot be opened: Is a directory"):
+        SqlitePersistence(path).load("a")
+    count.rmdir()
+    persistence = SqlitePersistence(path)
+    assert persistence.load("a") is None
+    persistence.close()
