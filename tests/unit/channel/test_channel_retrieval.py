@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -432,33 +433,40 @@ def test_a_store_whose_pages_never_end_is_left() -> None:
     assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize(("message_hash", "found"), [(b"", "0 bytes"), ("ff", "of type str")])
-def test_a_store_that_gives_no_hashes_is_told_by_name_and_asked_again(
-    message_hash: bytes, found: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"message_hash": b""}, "message_hash is 0 bytes: it must be 1 to 64 bytes"),
+        ({"message_hash": "ff"}, "message_hash is of type str: it must be 1 to 64 bytes"),
+        ({"timestamp_ns": None}, "timestamp_ns is of type NoneType: it must be an int"),
+        ({"envelope": "x"}, "envelope is of type str: it must be None or a MessageEnvelope with a payload of bytes"),
+    ],
+)
+def test_a_store_that_gives_what_is_none_is_told_by_name_and_asked_again(
+    change: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice")
-        for message in (b"0", b"1", b"2"):
-            await alice.send(message)
+        await alice.send(b"x")
         await asyncio.sleep(30)
         node = await world.node("bob")
         query_store, is_wrong = node.query_store, True
 
-        async def without_hashes(query: StoreQuery) -> StorePage:
+        async def changed(query: StoreQuery) -> StorePage:
             page = await query_store(query)
-            if not is_wrong:
+            if not is_wrong or ("message_hash" not in change and not query.message_hashes):
                 return page
-            return replace(page, messages=tuple(replace(stored, message_hash=message_hash) for stored in page.messages))
+            return replace(page, messages=tuple(replace(stored, **change) for stored in page.messages))
 
-        node.query_store = without_hashes  # type: ignore[method-assign]
+        node.query_store = changed  # type: ignore[method-assign]
         await world.join("bob", STORE_ONLY)
         await asyncio.sleep(60)
         assert world.messages("bob") == []
         is_wrong = False
         await asyncio.sleep(120)
 
-    assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
-    assert f"gave a StoredMessage whose message_hash is {found}: it must be 1 to 64 bytes" in caplog.text
+    assert run_world(scenario).messages("bob") == [b"x"]
+    assert f"gave a StoredMessage whose {told}" in caplog.text
 
 
 def test_a_late_joiner_gets_the_past_from_the_others_where_there_is_no_store() -> None:

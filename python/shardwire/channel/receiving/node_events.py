@@ -44,6 +44,15 @@ _REQUEST: tuple[_Check, ...] = (
     ("request_id", _is(str), "a str"),
     ("message_hash", _is_hash, _HASH_EXPECTED),
 )
+_STORED: tuple[_Check, ...] = (
+    ("message_hash", _is_hash, _HASH_EXPECTED),
+    ("timestamp_ns", _is(int), "an int"),
+    (
+        "envelope",
+        lambda value: value is None or (isinstance(value, MessageEnvelope) and isinstance(value.payload, bytes)),
+        "None or a MessageEnvelope with a payload of bytes",
+    ),
+)
 # What is looked at, by kind of event: the fields, and what each must be.
 _CHECKS: Mapping[type[NodeEvent], tuple[_Check, ...]] = {
     MessageReceived: (
@@ -70,8 +79,9 @@ def fault_of_page(page: object) -> str | None:
     if not isinstance(page, StorePage):
         return f"a {type(page).__name__}: it must be a StorePage"
     for stored in page.messages:
-        if not _is_hash(stored.message_hash):
-            return _fault("StoredMessage", "message_hash", stored.message_hash, _HASH_EXPECTED)
+        for name, is_right, expected in _STORED:
+            if not is_right(value := getattr(stored, name, None)):
+                return _fault("StoredMessage", name, value, expected)
     return None
 
 
