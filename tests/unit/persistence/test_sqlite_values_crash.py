@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from state_files import journal_files, values_files
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence import Changes, SqlitePersistence, apart, journal, values
+from shardwire.persistence import Changes, SqlitePersistence, apart, held_channel, journal, values
 from shardwire.persistence.room import in_blocks
+from shardwire.persistence.transaction import transaction
 
 Records = dict[tuple[str, bytes], bytes]
 
@@ -371,3 +374,31 @@ def test_what_cannot_be_brought_back_stays_for_the_next_life(tmp_path: Path) -> 
     assert dict(state.records) == records
     again.close()
     assert values_files(path) == []
+
+
+def test_what_a_commit_that_failed_was_to_free_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    persistence = SqlitePersistence(tmp_path / "state.db")
+    values = {("k", bytes([number])): os.urandom(apart.APART_BYTES_MIN) for number in range(4)}
+    names = list(values)
+    persistence.commit("a", Changes({names[0]: values[names[0]]}))
+
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+
+    @contextlib.contextmanager
+    def fail(connection: sqlite3.Connection) -> Iterator[None]:
+        with transaction(connection):
+            yield
+            raise error
+
+    with monkeypatch.context() as failing, pytest.raises(PersistenceError):
+        failing.setattr(held_channel, "transaction", fail)
+        # What deletes by a prefix is no row of the journal.
+        persistence.commit("a", Changes({names[0]: None}, {("other", b"")}))
+    # Each of them lies where there is room.
+    for name in names[1:]:
+        persistence.commit("a", Changes({name: values[name]}))
+    state = persistence.load("a")
+    assert state is not None
+    assert dict(state.records) == values
+    persistence.close()
