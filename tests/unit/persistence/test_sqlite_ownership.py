@@ -227,3 +227,18 @@ def test_a_count_that_cannot_be_opened_keeps_the_state_from_nobody(tmp_path: Pat
     persistence = SqlitePersistence(path)
     assert persistence.load("a") is None
     persistence.close()
+
+
+def test_who_is_refused_leaves_no_file_open(tmp_path: Path) -> None:
+    def next_descriptor() -> int:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        os.close(descriptor)
+        return descriptor
+
+    lock = ChannelLock(tmp_path / "state.db", "a")
+    before = next_descriptor()
+    for _ in range(3):
+        with pytest.raises(PersistenceError, match="in use by this process already"):
+            ChannelLock(tmp_path / "state.db", "a")
+    assert next_descriptor() == before
+    lock.release()
