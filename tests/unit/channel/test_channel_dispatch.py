@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.channel.limits.quota import Quota
+from shardwire.channel.limits.quota import Place, Quota
 from shardwire.channel.sending.dispatch import Dispatcher
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated
 from shardwire.channel.sending.requests import DISPATCHES_MAX, Requests
@@ -250,3 +250,59 @@ def test_what_a_node_never_answers_for_is_forgotten() -> None:
     assert not any(isinstance(outcome, DispatchFailed) for outcome in reported)
     heard = [outcome.transmit.transmit_id for outcome in reported if isinstance(outcome, Propagated)]
     assert heard == list(range(1_001 - DISPATCHES_MAX, 1_001))
+
+
+@pytest.mark.parametrize("stops", ["the node fails", "their epoch is over"])
+def test_what_has_its_place_and_does_not_leave_keeps_its_turn_and_gives_the_place_back(stops: str) -> None:
+    sent: list[bytes] = []
+    given_back: list[Place] = []
+    places = iter(Place((number,)) for number in range(1_000))
+    stopped = [stops]
+
+    class Noting:
+        max_message_size_bytes = 150_000
+
+        async def send(self, envelope: MessageEnvelope) -> str:
+            sent.append(envelope.payload)
+            return str(len(sent))
+
+    class Placing(Quota):
+        enabled = True
+
+        async def take(self, kinds: Sequence[TransmitKind]) -> list[Place | None]:
+            return [next(places) for _ in kinds]
+
+        def is_current(self, place: Place) -> bool:
+            is_over = bool(sent) and stopped == ["their epoch is over"]
+            if is_over:
+                stopped.clear()
+            return not is_over
+
+        def give_back(self, place: Place) -> None:
+            given_back.append(place)
+
+    async def scenario() -> None:
+        node: Node = Noting()  # type: ignore[assignment]
+        dispatcher = Dispatcher(
+            node,
+            TOPIC,
+            b"",
+            Placing(),
+            Requests(lambda outcome: None),
+            lambda: not sent or stopped != ["the node fails"],
+            lambda transmit: True,
+            lambda outcome: None,
+        )
+        for number in range(4):
+            payload = b"%d" % number
+            dispatcher.submit(Sealed(Transmit(number + 1, TransmitKind.FIRST, payload.decode(), payload), payload))
+        task = asyncio.create_task(dispatcher.run())
+        await asyncio.sleep(1)
+        stopped.clear()
+        dispatcher.resume()
+        await asyncio.sleep(1)
+        task.cancel()
+
+    run_virtual(scenario(), limit_ms=10_000)
+    assert sent == [b"0", b"1", b"2", b"3"]
+    assert given_back == [Place((number,)) for number in range(1, 4)]
