@@ -192,3 +192,13 @@ def test_a_channel_that_is_closed_while_it_commits_leaves_all_of_it(tmp_path: Pa
             assert stored.kinds["channel.send"].records >= 3 * life
 
     asyncio.run(scenario())
+
+
+def test_a_channel_that_is_closed_is_woken_by_no_commit_any_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        channel = await join(MemoryNetwork(seed=7), "alice", SqlitePersistence(tmp_path / "state.db"))
+        begun = cast(Any, channel)._session._writer._begun
+        await close_channel(channel)
+        assert not asyncio.get_running_loop().remove_reader(begun._wake.fileno())
+
+    asyncio.run(asyncio.wait_for(main(), 30))

@@ -352,3 +352,18 @@ def test_a_channel_closes_by_its_own_method(drain_timeout_ms: int) -> None:
             await alice.close(-1)
 
     run_world(scenario, NetworkConditions(delay_ms=(20, 20)))
+
+
+def test_a_node_that_cannot_subscribe_is_not_kept() -> None:
+    async def refuse(topics: object) -> None:
+        raise NodeError("no peers")
+
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        node.subscribe = refuse  # type: ignore[assignment, method-assign]
+        for _ in range(2):
+            with pytest.raises(NodeError, match="no peers"):
+                await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=ChannelConfig.logos())
+        assert id(node) not in _BY_NODE
+
+    run_world(scenario)

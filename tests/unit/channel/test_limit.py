@@ -111,6 +111,24 @@ def test_who_is_cancelled_or_leaves_while_it_is_stored_gives_his_places_back() -
     run_virtual(main(), limit_ms=EPOCH_MS)
 
 
+def test_who_is_cancelled_in_the_moment_he_is_answered_gives_his_places_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        limit, _, (one,) = make(12, 1)
+        taking = asyncio.create_task(take(limit, one, 3))
+        answer = limit._answer
+
+        def answer_and_cancel() -> None:
+            answer()
+            taking.cancel()
+
+        monkeypatch.setattr(limit, "_answer", answer_and_cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        assert limit.record().used == 0
+
+    run_virtual(main(), limit_ms=EPOCH_MS)
+
+
 def test_who_is_cancelled_while_one_limit_counts_gives_back_the_places_of_the_other() -> None:
     async def main() -> None:
         own, _, (alone,) = make(12, 1)
