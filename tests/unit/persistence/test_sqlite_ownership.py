@@ -242,3 +242,20 @@ def test_who_is_refused_leaves_no_file_open(tmp_path: Path) -> None:
             ChannelLock(tmp_path / "state.db", "a")
     assert next_descriptor() == before
     lock.release()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_last_release_of_a_state_gives_it_free(others: int, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    first, second = SqlitePersistence(path), SqlitePersistence(path)
+    for number in range(others):
+        first.acquire(f"other {number}")
+    for _ in range(2):
+        first.load("a")
+    first.release("a")
+    with pytest.raises(PersistenceError, match="in use by this process already"):
+        second.load("a")
+    first.release("a")
+    assert second.load("a") is None
+    first.close()
+    second.close()
