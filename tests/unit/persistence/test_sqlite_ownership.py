@@ -146,6 +146,11 @@ if not child:
     os._exit(0 if refused == 3 else 1)
 assert os.waitpid(child, 0)[1] == 0
 persistence.end_commit("a", begun)
+child = os.fork()
+if not child:
+    # No other is under way.
+    os._exit(persistence.begin_commit("a", ChangedRecords({("k", b"child"): b"theirs"}), Wake()) is not None)
+assert os.waitpid(child, 0)[1] == 0
 persistence.commit("a", Changes({("k", b"last"): b"stored"}))
 assert len(persistence.load("a").records) == 5
 persistence.close()
