@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from channel_world import TOPIC, World, run_world
 
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
 from shardwire.errors import NodeError
+from shardwire.events import MessageReceivedEvent
 from shardwire.node import (
     STORE,
     MemoryNetwork,
@@ -372,5 +374,31 @@ def test_a_store_that_comes_into_reach_is_asked_at_once() -> None:
         await asyncio.sleep(0.5)
         assert queries
         assert world.messages("bob") == [b"missed"]
+
+    run_world(scenario)
+
+
+def test_what_found_no_room_when_it_came_is_taken_from_the_store() -> None:
+    small = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, incoming_buffer_bytes_max=30_000))
+    messages = [bytes([number]) * 10_000 for number in range(20)]
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        bob = await world.join("bob", small, listen=False)
+        heard: list[bytes] = []
+
+        async def take(event: MessageReceivedEvent) -> None:
+            await asyncio.sleep(1)
+            heard.append(event.message)
+
+        bob.on_message_received(take)
+        for message in messages:
+            await alice.send(message)
+        await asyncio.sleep(60)
+        assert bob.stats()["dropped_by_backpressure"] > 0
+        assert len(heard) < len(messages)
+        tell_missed(world.nodes["bob"], 0)
+        await asyncio.sleep(600)
+        assert sorted(heard) == messages
 
     run_world(scenario)
