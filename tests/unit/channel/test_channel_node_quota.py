@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pytest
 from channel_world import World, run_world
@@ -912,7 +913,7 @@ def test_nothing_that_counts_leaves_while_the_count_cannot_be_stored(caplog: pyt
     assert told == ["the count of the rate limit cannot be stored, nothing that counts leaves: disk full"]
 
 
-def test_channels_of_one_database_count_in_it_once(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_channels_of_one_database_count_in_it_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "state.db"
 
     async def scenario(world: World) -> None:
@@ -932,6 +933,7 @@ def test_channels_of_one_database_count_in_it_once(tmp_path) -> None:  # type: i
         assert shared.left()[this_epoch()] in range(OPEN_QUOTA, QUOTA + 1)
 
     run_world(scenario)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_no_channel_may_be_called_like_a_count() -> None:
