@@ -104,3 +104,31 @@ def test_a_query_that_never_returns_does_not_end_retrieval(caplog: pytest.LogCap
 
     assert run_world(scenario).messages("bob") == [b"missed"]
     assert "query_store of the node did not return within 60000 ms" in caplog.text
+
+
+def test_a_channel_that_is_stopped_while_it_asks_a_store_asks_again_when_it_starts() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        bob = await world.join("bob", STORE_ONLY)
+        node = world.nodes["bob"]
+        node.go_offline()
+        await asyncio.sleep(1)
+        await alice.send(b"missed")
+        await asyncio.sleep(1)
+        await alice.stop()
+        query_store, asking = node.query_store, asyncio.Event()
+
+        async def hang(query: StoreQuery) -> StorePage:
+            asking.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        node.query_store = hang  # type: ignore[method-assign]
+        node.go_online()
+        await asking.wait()
+        await bob.stop()
+        node.query_store = query_store  # type: ignore[method-assign]
+        await bob.start()
+        await asyncio.sleep(5)
+
+    assert run_world(scenario).messages("bob") == [b"missed"]
