@@ -11,6 +11,7 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
+from shardwire.errors import DecryptionError
 from shardwire.events import IrretrievableMessageEvent
 from shardwire.node import MessageEnvelope, StorePage, StoreQuery
 
@@ -530,3 +531,33 @@ def test_what_becomes_irretrievable_in_one_moment_is_told_by_one_event() -> None
     assert isinstance(event, IrretrievableMessageEvent)
     assert event.history_entries == (event.history_entry, *event.others)
     assert {entry.message_id for entry in event.history_entries} == {f"{number:032x}.0" for number in range(300)}
+
+
+class Locked:
+    """A cipher whose key comes later."""
+
+    has_key = False
+
+    def encrypt(self, content: bytes) -> bytes:
+        return content
+
+    def decrypt(self, payload: bytes) -> bytes:
+        if not self.has_key:
+            raise DecryptionError("no key is held", reason="no key")
+        return payload
+
+
+def test_what_could_not_be_read_when_it_came_is_fetched_once_it_is_missing() -> None:
+    cipher = Locked()
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        await world.join("bob", STORE_ONLY, encryption=cipher)
+        await alice.send(b"first")
+        await asyncio.sleep(5)
+        cipher.has_key = True
+        # It names the first by its hash.
+        await alice.send(b"second")
+        await asyncio.sleep(30)
+
+    assert run_world(scenario).messages("bob") == [b"first", b"second"]
