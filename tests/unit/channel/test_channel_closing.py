@@ -367,3 +367,17 @@ def test_a_node_that_cannot_subscribe_is_not_kept() -> None:
         assert id(node) not in _BY_NODE
 
     run_world(scenario)
+
+
+def test_a_message_whose_callback_closed_the_channel_is_not_handed_over_again() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", on_disk=True)
+        bob.on_message_received(lambda event: bob.close())
+        await alice.send(b"x")
+        await asyncio.sleep(60)
+        assert bob.is_closed()
+        await world.join("bob", on_disk=True)
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == [b"x"]
