@@ -189,6 +189,35 @@ def test_a_later_life_asks_for_a_gap_that_no_store_answered_for(tells: bool) -> 
     assert world.messages("bob") == [*(b"heard %d" % number for number in range(20)), b"missed"]
 
 
+def test_a_later_life_asks_for_a_gap_that_the_node_told_of_late() -> None:
+    """The one before had taken it for seen, and stored that."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        await world.join("bob", STORE_ONLY, on_disk=True)
+        await asyncio.sleep(120)
+        spy(world.nodes["bob"], lambda: True)
+        missed_ms = running_clock().epoch_ms()
+        hear = deafen(world.nodes["bob"])
+        await alice.send(b"missed")
+        await asyncio.sleep(1)
+        hear()
+        for number in range(20):
+            await asyncio.sleep(20)
+            await alice.send(b"heard %d" % number)
+        await asyncio.sleep(1)
+        tell_missed(world.nodes["bob"], missed_ms)
+        await asyncio.sleep(1)
+        await world.crash("bob")
+        await alice.stop()
+        await asyncio.sleep(100)
+        await world.join("bob", STORE_ONLY, on_disk=True)
+        await asyncio.sleep(10)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [*(b"heard %d" % number for number in range(20)), b"missed"]
+
+
 def test_a_gap_is_not_asked_for_again_once_a_store_answered() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", STORE_ONLY)
