@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from channel_world import TOPIC, World, run_world
 
+from shardwire.channel.storing.records import LAST_SEEN, LastSeenRecord
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
 from shardwire.errors import NodeError
 from shardwire.events import MessageReceivedEvent
@@ -216,6 +217,37 @@ def test_a_later_life_asks_for_a_gap_that_the_node_told_of_late() -> None:
 
     world = run_world(scenario)
     assert world.messages("bob") == [*(b"heard %d" % number for number in range(20)), b"missed"]
+
+
+def test_a_gap_that_a_store_is_being_asked_for_is_stored_as_one() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        await world.join("bob", STORE_ONLY, on_disk=True)
+        await asyncio.sleep(120)
+        asked = asyncio.Event()
+
+        async def hang(query: StoreQuery) -> StorePage:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        world.nodes["bob"].query_store = hang  # type: ignore[method-assign]
+        missed_ms = running_clock().epoch_ms()
+        hear = deafen(world.nodes["bob"])
+        await alice.send(b"missed")
+        await asyncio.sleep(1)
+        hear()
+        tell_missed(world.nodes["bob"], missed_ms)
+        await asked.wait()
+        # Within the time that the store has for its answer.
+        for number in range(3):
+            await asyncio.sleep(18)
+            await alice.send(b"heard %d" % number)
+        await asyncio.sleep(1)
+        seen = LastSeenRecord.decode(world.disks["bob"].records[LAST_SEEN, b""])
+        assert seen.timestamp_ns <= missed_ms * NANOSECONDS_PER_MS
+
+    run_world(scenario)
 
 
 def test_a_gap_is_not_asked_for_again_once_a_store_answered() -> None:
