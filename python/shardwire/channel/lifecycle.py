@@ -39,7 +39,7 @@ from shardwire.config.checks import check_kind
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.names import ChannelId, SenderId
-from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
+from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, check_clock, running_clock
 from shardwire.node.protocol import Node, NodeConfig
 from shardwire.peer_log import PeerLog
 from shardwire.persistence.protocol import Persistence, RecordName
@@ -125,8 +125,7 @@ async def _create(
     _check_ids(channel_id, content_topic, sender_id)
     config = without_sender(resolve_config(node.config, config, has_store=node.has_store), sender_id)
     _warn_of_idle_limits(config, node.config)
-    if clock is not None and not isinstance(clock, Clock):
-        raise ConfigError(f"clock is a {type(clock).__name__}: it must be a shardwire.node.clock.Clock or None")
+    check_clock(clock)
     check_kind("rng", rng, random.Random)
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()

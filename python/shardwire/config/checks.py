@@ -72,16 +72,42 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise ConfigError(f"{name} is a {type(value).__name__}: it must be a {kind.__name__} or None")
 
 
+def check_bool(name: str, value: object, *, or_none: bool = False) -> None:
+    """An argument that is True or False."""
+    if not isinstance(value, bool) and not (or_none and value is None):
+        raise ConfigError(f"{name} is {value!r}: it must be {'True, False or None' if or_none else 'True or False'}")
+
+
+def check_integer(name: str, value: object, minimum: int, maximum: int = INTEGER_MAX) -> None:
+    """An argument that is an integer."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        is_too_large = isinstance(value, int) and value > maximum
+        bound = (
+            f"of at least {minimum}" if maximum == INTEGER_MAX and not is_too_large else f"from {minimum} to {maximum}"
+        )
+        raise ConfigError(f"{name} is {value!r}: it must be an integer {bound}")
+
+
+def check_text(name: str, value: object, *, or_none: bool = False) -> None:
+    """An argument that is a text which UTF-8 can encode; the error does not show it, since it may be a secret."""
+    if or_none and value is None:
+        return
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} is a {type(value).__name__}: it must be a text{' or None' if or_none else ''}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ConfigError(f"{name} holds half a character: it must be a text that UTF-8 can encode")
+
+
 def check_path(name: str, value: object, what: str = "a file") -> None:
     """An argument that names a file or a directory."""
     if not isinstance(value, str | os.PathLike):
         raise ConfigError(f"{name} is a {type(value).__name__}: it must name {what}")
 
 
-def check_timeout_ms(name: str, value: object, or_none: str = "") -> None:
+def check_timeout_ms(name: str, value: object, or_none: str = "", *, minimum: int = 0) -> None:
     """An argument that says how long to wait, in ms."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"{name} is {value!r}: it must be {or_none}an integer of at least 0")
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ConfigError(f"{name} is {value!r}: it must be {or_none}an integer of at least {minimum}")
     if value > TIMEOUT_MS_MAX:
         raise ConfigError(f"{name} is too large: it must be at most {TIMEOUT_MS_MAX}, which is 31 years")
 

@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Protocol, runtime_checkable
 
+from shardwire.errors import ConfigError
+
 NANOSECONDS_PER_MS = 1_000_000
 
 
@@ -25,6 +27,17 @@ class Clock(Protocol):
 
     def epoch_ns(self) -> int:
         """Unix time in nanoseconds; may step in either direction."""
+
+
+def check_clock(clock: object) -> None:
+    """An argument that is a clock, or None.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if clock is not None and (isinstance(clock, type) or not isinstance(clock, Clock)):
+        what = f"the class {clock.__name__}" if isinstance(clock, type) else f"a {type(clock).__name__}"
+        raise ConfigError(f"clock is {what}: it must be a shardwire.node.clock.Clock or None")
 
 
 class SystemClock:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shardwire._native import message_hash
+from shardwire.config.checks import check_kind
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.conditions import NetworkConditions
@@ -98,7 +99,6 @@ class MemoryNode(Lifetime):
         name: Its name in the network.
         config: Its configuration.
         max_message_size_bytes: Largest encoded WakuMessage it sends.
-        conditions: Faults on the way to this node; None for the network's.
         send_fault: Called with every envelope; a text that it returns makes the send fail with that error, which
             passes, a `NodeError` one that is `permanent` or says when to try again, as it tells. None for no fault.
     """
@@ -107,7 +107,7 @@ class MemoryNode(Lifetime):
         self.name = name
         self.config = config
         self.max_message_size_bytes = config.max_message_size_bytes
-        self.conditions: NetworkConditions | None = None
+        self._conditions: NetworkConditions | None = None
         self.send_fault: Callable[[MessageEnvelope], str | NodeError | None] | None = None
         self.inbox = Inbox(network.transit, self._deliver)
         self._network = network
@@ -222,6 +222,16 @@ class MemoryNode(Lifetime):
         return stream
 
     # --- faults ---
+
+    @property
+    def conditions(self) -> NetworkConditions | None:
+        """Faults on the way to this node; None for the network's."""
+        return self._conditions
+
+    @conditions.setter
+    def conditions(self, conditions: NetworkConditions | None) -> None:
+        check_kind("conditions", conditions, NetworkConditions)
+        self._conditions = conditions
 
     def go_offline(self) -> None:
         """Cuts the connection: nothing arrives, what is sent waits. Subscriptions stay."""

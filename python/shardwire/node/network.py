@@ -7,9 +7,9 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 
-from shardwire.config.checks import check_kind, check_list
+from shardwire.config.checks import INTEGER_MIN, check_bool, check_integer, check_kind, check_list, check_text
 from shardwire.errors import ConfigError, NodeError
-from shardwire.node.clock import Clock, running_clock
+from shardwire.node.clock import Clock, check_clock, running_clock
 from shardwire.node.conditions import NetworkConditions
 from shardwire.node.inbox import Transit
 from shardwire.node.memory import MemoryNode, Outgoing
@@ -36,6 +36,9 @@ class MemoryNetwork:
         clock: What stamps envelopes and trace; None for the clock of the loop that runs the caller.
         store: Whether there is a store node, called `STORE` in `partition`.
         trace_payloads: Whether the trace keeps payloads (and so holds on to their memory).
+
+    Raises:
+        ConfigError: An argument is of a wrong kind.
     """
 
     def __init__(
@@ -48,7 +51,11 @@ class MemoryNetwork:
         trace_payloads: bool = False,
     ) -> None:
         check_kind("conditions", conditions, NetworkConditions)
-        self.conditions = conditions or NetworkConditions()
+        check_integer("seed", seed, INTEGER_MIN)
+        check_clock(clock)
+        check_bool("store", store)
+        check_bool("trace_payloads", trace_payloads)
+        self._conditions = conditions or NetworkConditions()
         self.store: MessageStore | None = MessageStore() if store else None
         self.transit = Transit()
         self._store_online = store
@@ -77,6 +84,7 @@ class MemoryNetwork:
             ConfigError: The name is empty, the store's, or that of a node that is not stopped; `config` is none.
         """
         check_kind("config", config, NodeConfig)
+        check_clock(clock)
         if not isinstance(name, str) or not name or name == STORE:
             raise ConfigError(f"node name {name!r}: it must be a non-empty string other than {STORE!r}")
         present = self._nodes.get(name)
@@ -97,18 +105,30 @@ class MemoryNetwork:
 
     # --- faults ---
 
+    @property
+    def conditions(self) -> NetworkConditions:
+        """Faults on the way to every node that has none of its own; may be replaced at any time."""
+        return self._conditions
+
+    @conditions.setter
+    def conditions(self, conditions: NetworkConditions) -> None:
+        if not isinstance(conditions, NetworkConditions):
+            raise ConfigError(f"conditions is a {type(conditions).__name__}: it must be a NetworkConditions")
+        self._conditions = conditions
+
     def partition(self, groups: Iterable[Collection[str]]) -> None:
         """Lets messages pass only within each group. Nodes that no group names are together in a further one; the
         store, where unnamed, belongs to the first. What is already in flight arrives.
 
         Raises:
-            ConfigError: A name stands in two groups, or a group is a text.
+            ConfigError: A name stands in two groups or is none, or a group is a text.
         """
         check_list("groups", groups, "groups")
         by_name: dict[str, int] = {}
         for index, group in enumerate(groups):
             check_list(f"groups[{index}]", group, "names of nodes")
             for name in group:
+                check_text(f"a name in groups[{index}]", name)
                 if by_name.setdefault(name, index) != index:
                     raise ConfigError(f"partition: {name!r} is in two groups: name it once")
         by_name.setdefault(STORE, 0)
@@ -127,6 +147,7 @@ class MemoryNetwork:
 
     @store_online.setter
     def store_online(self, online: bool) -> None:
+        check_bool("store_online", online)
         if self.store is None and online:
             raise ConfigError("store_online = True: this network was made with store=False")
         self._store_online = online
@@ -217,7 +238,7 @@ class MemoryNetwork:
             if receiver is sender or not receiver.hears(pubsub_topic, content_topic):
                 continue
             name = receiver.name
-            conditions = receiver.conditions or self.conditions
+            conditions = receiver.conditions or self._conditions
             arrivals = conditions.draw_arrivals(self._random(name))
             if groups and self._group(name) != group:
                 fates.append(Fate(name, "partitioned"))

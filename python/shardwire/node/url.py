@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from shardwire.config.checks import check_text
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -126,6 +127,8 @@ def create_node(
         ConfigError: The URL, one of its options or a file that it names is wrong, or the library of that network is
             missing: the error names the extra that brings it. It tells nothing of user and password.
     """
+    check_text("credentials", credentials, or_none=True)
+    check_text("participant", participant, or_none=True)
     scheme, address, options = _take_apart(url)
     tls = _tls_context(options)
     if scheme.startswith("waku+"):

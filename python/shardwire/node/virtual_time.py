@@ -7,6 +7,7 @@ same inputs give the same run. Nothing may come from outside: no sockets, no oth
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
@@ -15,6 +16,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, NoReturn, TypeVar
 
+from shardwire.config.checks import check_integer, check_timeout_ms
 from shardwire.errors import ConfigError
 from shardwire.node.clock import NANOSECONDS_PER_MS
 
@@ -22,6 +24,8 @@ T = TypeVar("T")
 
 # 2026-01-01T00:00:00Z
 START_EPOCH_MS = 1_767_225_600_000
+# Nanoseconds of Unix time are signed 64-bit values; this leaves two centuries for the run.
+START_EPOCH_MS_MAX = 1 << 41
 # Callbacks that keep scheduling one another without any time passing would otherwise never end.
 STEPS_PER_INSTANT_MAX = 1_000_000
 
@@ -47,9 +51,10 @@ class VirtualClock:
     """
 
     def __init__(self, loop: VirtualTimeLoop | None = None, *, start_epoch_ms: int = START_EPOCH_MS) -> None:
-        running = asyncio.get_running_loop() if loop is None else loop
+        running = _running_loop() if loop is None else loop
         if not isinstance(running, VirtualTimeLoop):
             raise ConfigError(f"VirtualClock on a {type(running).__name__}: make it inside of run_virtual")
+        check_integer("start_epoch_ms", start_epoch_ms, 0, START_EPOCH_MS_MAX)
         self._loop = running
         self._start_epoch_ns = start_epoch_ms * NANOSECONDS_PER_MS
 
@@ -68,6 +73,13 @@ class VirtualClock:
     def step(self, delta_ms: int) -> None:
         """Steps Unix time by `delta_ms`, forward or back, as an operator or NTP does; timers do not notice."""
         self._start_epoch_ns += delta_ms * NANOSECONDS_PER_MS
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigError("VirtualClock without an event loop: make it inside of run_virtual, or give a loop") from None
 
 
 _NO_SOCKETS = "virtual time has no sockets: use a MemoryNetwork, or asyncio.run"
@@ -134,12 +146,16 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     Attributes:
         elapsed_ns: Its time in whole nanoseconds, so that the rounding errors of many timers do not add up.
+
+    Raises:
+        ConfigError: An argument is of a wrong kind, or out of its limits.
     """
 
     # What the base class keeps and its `run_forever` looks at.
     _ready: deque[asyncio.Handle]
     _stopping: bool
-    _closed: bool
+    # True until the base class has made it, so that one whose arguments were refused is not taken for an open one.
+    _closed: bool = True
     _debug: bool
 
     def __init__(
@@ -149,6 +165,13 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         limit_ms: int | None = None,
         executor_delay_ms: Callable[[], int] | None = None,
     ) -> None:
+        check_integer("start_epoch_ms", start_epoch_ms, 0, START_EPOCH_MS_MAX)
+        if limit_ms is not None:
+            check_timeout_ms("limit_ms", limit_ms, "None or ", minimum=1)
+        given: object = executor_delay_ms
+        if given is not None and not callable(given):
+            what = type(given).__name__
+            raise ConfigError(f"executor_delay_ms is a {what}: it must be a function that gives milliseconds, or None")
         super().__init__()
         self.elapsed_ns = 0
         self._limit_ns = None if limit_ms is None else limit_ms * NANOSECONDS_PER_MS
@@ -331,21 +354,23 @@ def run_virtual(
     Raises:
         VirtualTimeError: Every task waits for something that no timer will bring, time stands still for
             `STEPS_PER_INSTANT_MAX` steps, or `limit_ms` passed.
-        ConfigError: `limit_ms` is not positive.
+        ConfigError: `coroutine` is none, or another argument is of a wrong kind or out of its limits.
         RuntimeError: An event loop runs already, as in a notebook.
     """
+    given: object = coroutine
+    if not asyncio.iscoroutine(given):
+        hint = ": call it, as in run_virtual(main())" if inspect.iscoroutinefunction(given) else ""
+        raise ConfigError(f"coroutine is a {type(given).__name__}: it must be what an async function gives{hint}")
     if asyncio._get_running_loop() is not None:
         coroutine.close()
         raise RuntimeError(
             "run_virtual cannot be called from a running event loop: await the coroutine, or in a notebook, whose loop "
             "always runs, call run_virtual in another thread"
         )
-    if limit_ms is not None and limit_ms <= 0:
+    try:
+        loop = VirtualTimeLoop(start_epoch_ms=start_epoch_ms, limit_ms=limit_ms, executor_delay_ms=executor_delay_ms)
+    except ConfigError:
         coroutine.close()
-        raise ConfigError(f"limit_ms is {limit_ms}: it must be None or at least 1")
-
-    def new_loop() -> VirtualTimeLoop:
-        return VirtualTimeLoop(start_epoch_ms=start_epoch_ms, limit_ms=limit_ms, executor_delay_ms=executor_delay_ms)
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+        raise
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(coroutine)

@@ -7,7 +7,7 @@ import ssl
 from importlib.util import find_spec
 from uuid import uuid4
 
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_integer, check_kind, check_text
 from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.node.clock import Clock
 from shardwire.node.mqtt.status import MqttNodeStatus
@@ -62,6 +62,11 @@ class MqttNode(TransportNode):
         clock: Clock | None = None,
     ) -> None:
         check_kind("config", config, NodeConfig)
+        check_kind("MqttNode: tls", tls, ssl.SSLContext)
+        for name, text in (("user", user), ("password", password), ("client_id", client_id)):
+            check_text(f"MqttNode: {name}", text, or_none=True)
+        check_text("MqttNode: topic_prefix", topic_prefix)
+        check_integer("MqttNode: session_expiry_ms", session_expiry_ms, 0, _SESSION_EXPIRY_MS_MAX)
         address = parse_server_url("MqttNode: url", url, DEFAULT_PORTS)
         if user is None and password is None:
             user, password = address.user, address.password
@@ -71,10 +76,6 @@ class MqttNode(TransportNode):
             raise ConfigError("MqttNode: password is given without a user")
         if client_id is not None and not 1 <= len(client_id.encode()) <= 0xFFFF:
             raise ConfigError(f"MqttNode: client_id has {len(client_id.encode())} bytes: it must have 1 to 65535")
-        if isinstance(session_expiry_ms, bool) or not 0 <= session_expiry_ms <= _SESSION_EXPIRY_MS_MAX:
-            raise ConfigError(
-                f"MqttNode: session_expiry_ms is {session_expiry_ms}: it must be from 0 to {_SESSION_EXPIRY_MS_MAX}"
-            )
         if not _PREFIX.fullmatch(topic_prefix):
             raise ConfigError(
                 f"MqttNode: topic_prefix is {topic_prefix!r}: it must be levels of A-Z a-z 0-9 _ - with / between them"

@@ -7,7 +7,7 @@ import ssl
 from importlib.util import find_spec
 from pathlib import Path
 
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_kind, check_path, check_text
 from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.node.clock import Clock
 from shardwire.node.nats.status import NatsNodeStatus
@@ -63,6 +63,13 @@ class NatsNode(TransportNode):
         clock: Clock | None = None,
     ) -> None:
         check_kind("config", config, NodeConfig)
+        check_kind("NatsNode: tls", tls, ssl.SSLContext)
+        check_kind("NatsNode: stream_limits", stream_limits, StreamLimits)
+        for name, text in (("user", user), ("password", password), ("token", token), ("stream", stream)):
+            check_text(f"NatsNode: {name}", text, or_none=True)
+        check_text("NatsNode: subject_prefix", subject_prefix)
+        if credentials is not None:
+            check_path("NatsNode: credentials", credentials, "a .creds file")
         address = parse_server_url("NatsNode: url", url, {"nats": DEFAULT_PORT, "tls": DEFAULT_PORT})
         if user is None and token is None and credentials is None:
             if address.password is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_bool, check_kind
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -13,9 +13,6 @@ from shardwire.node.rest.http import AiohttpClient, Http, RestAddress
 from shardwire.node.rest.rest_store import StoreSettings
 from shardwire.node.rest.transport import RestTransport, WakuNodeStatus
 from shardwire.node.transport import TransportNode
-
-if TYPE_CHECKING:
-    import ssl
 
 
 class WakuRestNode(TransportNode):
@@ -57,6 +54,9 @@ class WakuRestNode(TransportNode):
         config: NodeConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_kind("tls", tls, ssl.SSLContext)
+        check_bool("use_store", use_store)
+        check_bool("light", light, or_none=True)
         address = RestAddress.parse("url", url, tls)
         store_http: Http | None = None
         if store_url is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError, ShardwireError
-from shardwire.node.clock import Clock, running_clock
+from shardwire.node.clock import Clock, check_clock, running_clock
 from shardwire.node.event_stream import EventStream
 from shardwire.node.event_streams import EventStreams
 from shardwire.node.lifetime import Lifetime
@@ -74,6 +74,8 @@ class TransportNode(Lifetime):
             what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
             raise ConfigError(f"transport is {what}: it must be an instance of a Transport")
         check_kind("config", config, NodeConfig)
+        check_clock(clock)
+        check_kind("rng", rng, random.Random)
         self.config = config or NodeConfig()
         self._transport = transport
         self._clock = clock

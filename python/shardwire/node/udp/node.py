@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardwire.config.checks import check_kind, check_list
+from shardwire.config.checks import check_bool, check_kind, check_list, check_text
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -62,6 +62,8 @@ class UdpNode(TransportNode):
         address = parse_server_url("UdpNode: url", url, {"udp": DEFAULT_PORT}, queries=("peers",))
         if address.user is not None:
             raise ConfigError("UdpNode: url holds credentials: there is nobody to show them to, use an Encryption")
+        check_bool("UdpNode: accept_peers", accept_peers)
+        check_text("UdpNode: interface", interface, or_none=True)
         check_list("UdpNode: peers", peers, "texts host:port")
         given = tuple(peers)
         if not all(isinstance(peer, str) for peer in given):
