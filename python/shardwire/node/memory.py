@@ -112,6 +112,7 @@ class MemoryNode(Lifetime):
         self.inbox = Inbox(network.transit, self._deliver)
         self._network = network
         self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
         self._stopped = False
         self._online = True
@@ -133,18 +134,25 @@ class MemoryNode(Lifetime):
         """Connects; does nothing on a started node.
 
         Raises:
-            NodeError: The node was stopped.
+            NodeError: The node was stopped, or was started on another event loop.
         """
         if self._stopped:
             raise NodeError(f"node {self.name!r} was stopped: create a new one under this name")
+        self._require_own_loop("start")
         if not self._started:
+            self._loop = asyncio.get_running_loop()
             self._started = True
             self._network.connections_changed()
 
     async def stop(self) -> None:
-        """Disconnects for good: what is in flight or waits is lost, and `events()` end."""
+        """Disconnects for good: what is in flight or waits is lost, and `events()` end.
+
+        Raises:
+            NodeError: The node was started on another event loop, as in another thread.
+        """
         if self._stopped:
             return
+        self._require_own_loop("stop")
         self._stopped = True
         self._started = False
         self.inbox.clear()
@@ -289,6 +297,14 @@ class MemoryNode(Lifetime):
         if not self._started:
             state = "was stopped" if self._stopped else "is not started: await node.start() first"
             raise NodeError(f"{call}: node {self.name!r} {state}")
+        self._require_own_loop(call)
+
+    def _require_own_loop(self, call: str) -> None:
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop and not self._loop.is_closed():
+            raise NodeError(
+                f"{call}: node {self.name!r} was started on another event loop than this one: hand the call over with "
+                "asyncio.run_coroutine_threadsafe"
+            )
 
     def _accept(self, envelope: MessageEnvelope) -> Outgoing:
         if len(envelope.meta) > META_BYTES_MAX:

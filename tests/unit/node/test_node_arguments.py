@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from shardwire import ConfigError
+from shardwire import ConfigError, NodeError
 from shardwire.node import (
     MemoryNetwork,
+    MemoryNode,
     MqttNode,
     NatsNode,
     NetworkConditions,
@@ -157,3 +159,31 @@ def test_a_virtual_run_takes_a_coroutine(value: Any) -> None:
 def test_a_virtual_clock_says_where_it_is_made() -> None:
     with pytest.raises(ConfigError, match="make it inside of run_virtual"):
         VirtualClock()
+
+
+def test_a_node_in_memory_belongs_to_its_loop() -> None:
+    """From another thread it would go on in the middle of what its own loop does."""
+
+    async def main() -> None:
+        node = MemoryNetwork().create_node("alice")
+        await node.start()
+        for call in (node.stop, node.start, lambda: node.subscribe(["/app/1/a/proto"])):
+            with pytest.raises(
+                NodeError, match=r"'alice' was started on another event loop than this one: .*run_coroutine_threadsafe"
+            ):
+                await asyncio.to_thread(asyncio.run, call())  # type: ignore[operator]
+        assert not node.stopped
+        await node.stop()
+
+    asyncio.run(main())
+
+
+def test_a_node_in_memory_may_be_stopped_where_its_loop_has_ended() -> None:
+    async def started() -> MemoryNode:
+        node = MemoryNetwork().create_node("alice")
+        await node.start()
+        return node
+
+    node = asyncio.run(started())
+    asyncio.run(node.stop())
+    assert node.stopped
