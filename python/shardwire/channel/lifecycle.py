@@ -100,7 +100,9 @@ def create_reliable_channel(
             the segmentation and SDS that the node's `NodeConfig` sets put in their places, and on a node without a
             store `without_store()` of that.
         clock: Both times; None for those of the running event loop.
-        rng: Source of ids and of random delays; None for an unpredictable one.
+        rng: Source of ids and of random delays; None for an unpredictable one. One with a seed, for a run that can be
+            repeated, takes another seed in each life of a participant: a new message under the id of an earlier one
+            counts as that. Ids that the state remembers are passed over.
 
     Raises:
         ConfigError: An argument or option is out of its limits, the node's messages are too small, or the stored

@@ -21,6 +21,7 @@ from shardwire.channel.outflow import Outflow
 from shardwire.channel.parts import Parts
 from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.retrieval import Retrieval
+from shardwire.channel.request_ids import new_request_id
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.waiters import Callers, DeliveryWaiters
@@ -154,7 +155,7 @@ class Session:
             raise ChannelClosedError(f"channel {self.channel_id!r} is not started: await channel.start() first")
 
     def new_request_id(self) -> str:
-        return f"{self._rng.getrandbits(128):032x}"
+        return new_request_id(self._rng, self.engine.machine.knows_send)
 
     def send_id_for(self, request_id: str, message_id: str) -> str:
         """Under the "send" rule each request is a send; ids made of contents cannot tell equal messages apart."""

@@ -11,7 +11,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 from stored_kinds import DELIVERY, HANDOVER, PAYLOAD
 
-from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel import close_channel, create_reliable_channel, request_ids
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, Repair, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PayloadTooLargeError, PersistenceError
 from shardwire.events import (
@@ -21,7 +21,7 @@ from shardwire.events import (
     MessageSentEvent,
     SenderIdConflictEvent,
 )
-from shardwire.node import MemoryNetwork, NetworkConditions, running_clock
+from shardwire.node import MemoryNetwork, NetworkConditions, run_virtual, running_clock
 from shardwire.persistence import SqlitePersistence
 
 
@@ -38,6 +38,58 @@ def test_a_new_life_without_state_meets_no_twin_in_the_store() -> None:
     world = run_world(scenario)
     assert world.messages("bob") == [b"0", b"1", b"2"]
     assert world.of("alice", SenderIdConflictEvent) == []
+
+
+def test_a_seed_of_an_earlier_life_gives_new_messages_ids_of_their_own(tmp_path: Path) -> None:
+    """Under an id of that life receivers would take them for its messages, acknowledge them and hand over nothing."""
+    received: list[bytes] = []
+
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=7)
+        persistence = SqlitePersistence(tmp_path / "alice.sqlite")
+        config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
+        async with network.create_node("bob") as node:
+            bob = await create_reliable_channel(node, CHANNEL, TOPIC, "bob", rng=random.Random(1))
+            bob.on_message_received(lambda event: received.append(event.message))
+            for life in range(3):
+                async with network.create_node("alice") as own:
+                    alice = await create_reliable_channel(own, CHANNEL, TOPIC, "alice", config=config, rng=Seeded(2))
+                    for number in range(3):
+                        assert await alice.delivered(await alice.send(b"%d/%d" % (life, number))) == {"bob"}
+                    await close_channel(alice)
+            await close_channel(bob)
+
+    run_virtual(scenario())
+    assert received == [b"%d/%d" % (life, number) for life in range(3) for number in range(3)]
+
+
+class Seeded(random.Random):
+    """Draws the same ids in each life, whatever else is drawn between."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._ids = random.Random(seed)
+
+    def getrandbits(self, k: int, /) -> int:
+        return self._ids.getrandbits(k) if k == 128 else super().getrandbits(k)
+
+
+def test_a_source_that_draws_one_id_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_ids, "IDS_DRAWN_MAX", 100)
+
+    class Stuck(random.Random):
+        def getrandbits(self, k: int, /) -> int:
+            return 7
+
+    async def scenario() -> None:
+        async with MemoryNetwork().create_node("alice") as node:
+            alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", rng=Stuck())
+            await alice.send(b"first")
+            with pytest.raises(ConfigError, match="rng draws ids of earlier messages alone: give it a seed of its own"):
+                await alice.send(b"second")
+            await close_channel(alice)
+
+    run_virtual(scenario())
 
 
 def test_a_returned_send_survives_a_crash_before_it_left() -> None:
