@@ -135,7 +135,7 @@ class ChunkSendingEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChunkSentEvent(ChannelEvent):
-    """A chunk was sent over the wire (Waku 004 message-sent).
+    """A chunk was sent over the wire (Waku 004 message-sent); told again where it is sent again.
 
     Attributes:
         message_id: Hex Keccak-256 of the payload.
