@@ -43,7 +43,7 @@ def test_an_encrypted_archive_with_losses(tmp_path: Path, capsys: Any) -> None:
     assert (found["complete"], found["recovered"]) == (payloads[0], payloads[1])
     # Again: the output is there, and is replaced only when that is asked for.
     assert run(arguments) == 2
-    assert "exists: give another one" in capsys.readouterr().err
+    assert "exists: give another one, or pass --overwrite" in capsys.readouterr().err
     assert run([*arguments, "--overwrite"]) == 1
 
 

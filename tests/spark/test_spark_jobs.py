@@ -212,7 +212,7 @@ UNREADABLE = {
     "an output that exists": (
         "in.parquet",
         ("--payload", "payload"),
-        "exists: give another one, or replace=True (--overwrite)",
+        "exists: give another one, or pass --overwrite",
     ),
     "a misspelt column": (
         "in.parquet",

@@ -52,9 +52,7 @@ class Output:
                     f"the output {os.fspath(path)!r} and the input {name!r} overlap: give an output outside the input"
                 )
         if self.path.exists() and not replace:
-            raise ConfigError(
-                f"the output {os.fspath(path)!r} exists: give another one, or pass replace=True (--overwrite)"
-            )
+            raise ConfigError(f"the output {os.fspath(path)!r} exists: give another one, or pass replace=True")
         if self.path.exists() and (foreign := _foreign(self.path)):
             raise ConfigError(
                 f"the output {os.fspath(path)!r} is not replaced, since it {foreign}, which no reconstruction made: "

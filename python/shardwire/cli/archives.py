@@ -40,7 +40,8 @@ def _refusing() -> Iterator[None]:
     except MissingLibraryError:
         raise
     except ConfigError as error:
-        raise RefusedQuestionError(_COLUMN.sub(r"--\1", str(error))) from error
+        told = str(error).replace("pass replace=True", "pass --overwrite")
+        raise RefusedQuestionError(_COLUMN.sub(r"--\1", told)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class SinkFiles(Files):
         self._system, self._sink = self.located(sink)
         self._replace = replace
         if not replace and self._system.exists(self._sink):
-            raise ConfigError(f"the output {sink!r} exists: give another one, or replace=True (--overwrite)")
+            raise ConfigError(f"the output {sink!r} exists: give another one, or pass replace=True")
         self.remove()
 
     def refuse_within(self, source: str) -> None:

@@ -180,7 +180,7 @@ def run_job(job: Callable[[], int]) -> int:
     try:
         return job()
     except ShardwireError as error:
-        reason = str(error)
+        reason = str(error).replace("pass replace=True", "pass --overwrite")
     except (PySparkException, Py4JError) as error:
         reason = reason_of(str(error)) or type(error).__name__
     except OSError as error:
