@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 # Characters of a name that are shown, and of a sentence.
 QUOTED_CHARACTERS_MAX = 64
 LINE_CHARACTERS_MAX = 300
@@ -29,3 +31,9 @@ def printable(line: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape", "replace").decode()
         for character in line
     )
+
+
+def os_reason(error: OSError) -> str:
+    """What the system says of an error, and of which file; without the number, which says nothing to a reader."""
+    reason = error.strerror or type(error).__name__
+    return f"{reason}: {os.fspath(error.filename)!r}" if isinstance(error.filename, str | os.PathLike) else reason

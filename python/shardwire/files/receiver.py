@@ -30,7 +30,7 @@ from shardwire.files.names import fault_of
 from shardwire.files.partial import PartialFile
 from shardwire.files.transport import Announce, FileChannel, FileState, NewNonce
 from shardwire.peer_log import PeerLog
-from shardwire.quoting import quoted
+from shardwire.quoting import os_reason, quoted
 
 # Files that are received at once. One of which nothing came for so long makes room for another; its chunks stay.
 TRANSFERS_MAX = 16
@@ -73,8 +73,8 @@ class _Refused(Exception):
 
 def _refusal_of(error: OSError) -> _Refused:
     if isinstance(error, FileExistsError):
-        return _Refused("exists", str(error))
-    return _Refused("no_space" if error.errno in _NO_SPACE else "failed", str(error))
+        return _Refused("exists", os_reason(error))
+    return _Refused("no_space" if error.errno in _NO_SPACE else "failed", os_reason(error))
 
 
 class _Transfer:

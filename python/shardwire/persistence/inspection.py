@@ -22,6 +22,7 @@ from shardwire.persistence.journal_rows import Latest, Row, latest_records, late
 from shardwire.persistence.protocol import ChannelState, RecordName
 from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher, check_key
 from shardwire.persistence.values import Place, ValueFile
+from shardwire.quoting import os_reason
 
 # How often all is read again, where who uses the database wrote over what lies beside it meanwhile.
 _ATTEMPTS = 10
@@ -96,7 +97,9 @@ def read_channels(
             remedy = ": its directory cannot be written, look at a copy elsewhere" if is_why else ""
             raise PersistenceError(f"database {str(place)!r} cannot be read: {error}{remedy}") from None
         except OSError as error:
-            raise PersistenceError(f"a file of the state in {str(place)!r} cannot be read: {error}") from None
+            raise PersistenceError(
+                f"a file of the state in {str(place)!r} cannot be read: {os_reason(error)}"
+            ) from None
         # What is missed twice is damaged: the process that uses the database says so.
         if missed <= before:
             break

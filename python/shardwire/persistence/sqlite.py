@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sqlite3
 import threading
@@ -16,14 +15,15 @@ from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
 from shardwire.persistence.channel_files import state_files
 from shardwire.persistence.database import Database, corruption, opened
+from shardwire.persistence.failures import cause_of
 from shardwire.persistence.held_channel import BegunCommit, HeldChannel
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
 from shardwire.persistence.tables import DELETE_RECORD
+from shardwire.quoting import os_reason
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 # Of the file of large values.
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SqlitePersistence:
@@ -343,30 +343,17 @@ class SqlitePersistence:
 
     def _failure(self, call: str, channel_id: str, error: sqlite3.Error | OSError) -> PersistenceError:
         name = f"{call} of channel {channel_id!r} in {str(self._path)!r}"
-        if isinstance(error, OSError):
-            cause = "the disk is full: make room" if error.errno in _FULL else "a file of the state is not accessible"
-            return PersistenceError(f"{name}: {cause}, nothing was stored ({error})")
         # Without a code it is the interpreter that could not read a value. The low byte is the primary code.
         unread = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else sqlite3.SQLITE_ERROR
         code = getattr(error, "sqlite_errorcode", unread) & 0xFF
-        if code in _CORRUPT:
+        if code in _CORRUPT and isinstance(error, sqlite3.Error):
             remedy = "put a sound copy in its place, or move the corrupt file away to begin with empty state"
             try:
                 done = f"it was kept as {str(self._set_aside())!r}"
             except OSError as left:
-                done = f"it could not be renamed ({left})"
+                done = f"it could not be renamed ({os_reason(left)})"
             return PersistenceError(f"{name}: the database is corrupt ({error}); {done}: {remedy}")
-        remedies = {
-            sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was stored",
-            sqlite3.SQLITE_BUSY: "another process holds the database locked",
-            sqlite3.SQLITE_LOCKED: "another process holds the database locked",
-            sqlite3.SQLITE_CANTOPEN: "it is a directory: name a file"
-            if self._place.is_dir()
-            else "the file cannot be opened",
-            sqlite3.SQLITE_READONLY: "the file is read-only",
-            sqlite3.SQLITE_IOERR: "the disk reported an error, nothing was stored",
-        }
-        return PersistenceError(f"{name}: {remedies.get(code, 'SQLite reported an error')} ({error})")
+        return PersistenceError(f"{name}: {cause_of(error, code, is_directory=self._place.is_dir())}")
 
     def _set_aside(self) -> Path:
         """Renames the database and what belongs to it. Whoever else has it open can store no more."""

@@ -817,7 +817,7 @@ def test_a_channel_that_closes_ends_the_sending(source: Path) -> None:
         (True, "failed", "the place chosen is a bool: it must be the path of a file, or None"),
         (b"place", "failed", "the place chosen is a bytes: it must be the path of a file, or None"),
         (".", "failed", "the place chosen is '.': it must be the path of a file"),
-        ("inbox", "exists", "[Errno 17] the place chosen is a directory: choose the path of a file in it: 'inbox'"),
+        ("inbox", "exists", "the place chosen is a directory: choose the path of a file in it: 'inbox'"),
     ],
 )
 def test_what_is_no_place_for_a_file_says_so(
