@@ -18,7 +18,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
-from shardwire.node.transport.address import ServerAddress
+from shardwire.node.transport.address import ServerAddress, unreachable
 from shardwire.node.transport.kept_connection import ConnectionLost, Session
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,10 @@ class MqttSession(Session):
             ) from None
         except (OSError, ValueError) as error:
             await self.close()
-            told = f"TLS failed: {error.reason}" if isinstance(error, ssl.SSLError) else str(error)
+            if isinstance(error, ssl.SSLError):
+                told = f"TLS failed: {error.reason}"
+            else:
+                told = unreachable(error) if isinstance(error, OSError) else str(error)
             raise NodeError(f"{address} cannot be used: {told or type(error).__name__}") from None
         except BaseException:
             await self.close()

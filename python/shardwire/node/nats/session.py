@@ -17,7 +17,7 @@ from nats.aio.subscription import Subscription
 
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
-from shardwire.node.transport.address import ServerAddress
+from shardwire.node.transport.address import ServerAddress, unreachable
 from shardwire.node.transport.kept_connection import ConnectionLost, Session
 
 logger = logging.getLogger(__name__)
@@ -289,7 +289,9 @@ class NatsSession(Session):
             return f"TLS failed: {shown.reason}"
         if isinstance(shown, nats_errors.TimeoutError | TimeoutError):
             return "no answer in time"
-        if isinstance(shown, OSError | nats_errors.Error):
+        if isinstance(shown, OSError):
+            return unreachable(shown)
+        if isinstance(shown, nats_errors.Error):
             return str(shown).removeprefix("nats: ").strip("'\"") or type(shown).__name__
         return type(shown).__name__
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shardwire.errors import ConfigError
+from shardwire.quoting import os_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +81,14 @@ def parse_server_url(what: str, url: str, ports: Mapping[str, int], *, queries: 
         None if parts.password is None else unquote(parts.password),
         query,
     )
+
+
+def unreachable(error: OSError) -> str:
+    """Why a server could not be connected to, and what to do about it where that is known."""
+    text = str(error)
+    # Of a name with several addresses asyncio tells of each in one text.
+    if error.errno == errno.ECONNREFUSED or (error.errno is None and f"[Errno {errno.ECONNREFUSED}]" in text):
+        return "nobody listens there: start the server, or correct host and port"
+    if isinstance(error, socket.gaierror):
+        return f"the host is not found ({error.strerror}): correct its name"
+    return os_reason(error) if error.strerror else text or type(error).__name__
