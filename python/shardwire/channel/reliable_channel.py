@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -40,7 +41,8 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     """A handle on one open channel; `create_reliable_channel` makes it.
 
     Used on the event loop it was made on: elsewhere its coroutines raise `ConfigError`. As an async context manager it
-    closes on leaving, after waiting up to `LEAVING_DRAIN_TIMEOUT_MS` for its messages.
+    closes on leaving, after waiting up to `LEAVING_DRAIN_TIMEOUT_MS` for its messages. One that is dropped while it is
+    open goes on, and gives a `ResourceWarning`, which `python -X dev` shows.
     """
 
     def __init__(self, session: Session) -> None:
@@ -307,6 +309,11 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         self._require_loop()
         # After an error nobody waits for messages to arrive.
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
+
+    def __del__(self) -> None:
+        if not self._session.is_closed:
+            remedy = "it goes on until its event loop ends; await channel.close(), or use async with"
+            warnings.warn(f"unclosed {self!r}: {remedy}", ResourceWarning, stacklevel=2, source=self)
 
 
 def _may_be_ours(request_id: object) -> bool:

@@ -1,0 +1,47 @@
+"""A channel that nobody closed: Python tells of it as of a file or a socket that nobody closed."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+
+import pytest
+from channel_world import CHANNEL, TOPIC
+
+from shardwire import close_channel, create_reliable_channel
+from shardwire.node import MemoryNetwork, run_virtual
+
+pytestmark = pytest.mark.filterwarnings("always:unclosed:ResourceWarning")
+
+
+def test_a_channel_that_is_dropped_while_it_is_open_is_told_of_and_goes_on() -> None:
+    received: list[bytes] = []
+
+    async def main() -> None:
+        network = MemoryNetwork(seed=7)
+        async with network.create_node("alice") as one, network.create_node("bob") as other:
+            held = [await create_reliable_channel(other, CHANNEL, TOPIC, "bob")]
+            held[0].on_message_received(lambda event: received.append(event.message))
+            with pytest.warns(
+                ResourceWarning, match=r"unclosed <ReliableChannel .*'bob', started>: it goes on .*close"
+            ):
+                held.clear()
+            async with create_reliable_channel(one, CHANNEL, TOPIC, "alice") as alice:
+                await alice.delivered(await alice.send(b"still there"))
+
+    run_virtual(main())
+    assert received == [b"still there"]
+
+
+def test_a_channel_that_was_closed_is_dropped_in_silence() -> None:
+    async def main() -> None:
+        async with MemoryNetwork(seed=7).create_node("alice") as node:
+            alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+            await close_channel(alice)
+            async with create_reliable_channel(node, CHANNEL, TOPIC, "alice"):
+                pass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_virtual(main())
+        gc.collect()
