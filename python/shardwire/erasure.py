@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from shardwire import _native
 from shardwire.config import ErasureCode
+from shardwire.config.checks import check_text
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -30,6 +31,7 @@ def encode(data_shards: Iterable[Buffer], parity_count: int, erasure_code: Erasu
         ConfigError: Counts or lengths that the code does not take: names the value and the limit.
         TypeError: A shard is no buffer: names its place.
     """
+    check_text("erasure_code", erasure_code)
     return _native.erasure_encode(data_shards, parity_count, erasure_code)
 
 
@@ -49,4 +51,5 @@ def reconstruct(
         ConfigError: Counts or lengths that the code does not take: names the value and the limit.
         TypeError: A shard is neither a buffer nor None: names its place.
     """
+    check_text("erasure_code", erasure_code)
     return _native.erasure_reconstruct(shards, data_count, parity_count, erasure_code)

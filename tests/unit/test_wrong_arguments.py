@@ -17,9 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shardwire import ConfigError, MissingLibraryError, create_reliable_channel, keccak256
-from shardwire.archive import decrypt, reconstruct, reconstruct_files, summarize
+from shardwire import (
+    Changes,
+    ConfigError,
+    MemoryPersistence,
+    MissingLibraryError,
+    create_reliable_channel,
+    erasure,
+    keccak256,
+)
+from shardwire.archive import decrypt, reconstruct, reconstruct_files, report_page, summarize
 from shardwire.encryption import ChaCha20Poly1305Encryption, read_key_file, read_key_variable
+from shardwire.monitor import Monitor
 from shardwire.node import MemoryNetwork, MqttNode, NatsNode, UdpNode, WakuRestNode
 from shardwire.persistence import SqlitePersistence, read_channels
 from shardwire.segmentation import Reassembler, segment, segment_many
@@ -40,6 +49,11 @@ def awaited(call: Call) -> Call:
         asyncio.run(main())
 
     return run
+
+
+async def monitored(node: Any, **given: Any) -> Monitor:
+    async with create_reliable_channel(node, "c", "/a/1/b/p", "a") as channel:
+        return Monitor(channel, **given)
 
 
 CONFIGS: dict[str, Call] = {
@@ -76,6 +90,8 @@ LISTS: dict[str, Call] = {
     "unwrap": lambda value: reconstruct(TABLE, unwrap=value),
     "peers": lambda value: UdpNode("udp://localhost", peers=value),
     "by": lambda value: reconstruct(TABLE, by=value),
+    "kinds": lambda value: read_channels(__file__, value),
+    "allow_hosts": awaited(lambda given: monitored(given[0], allow_hosts=given[1])),
     "subscribe": awaited(lambda given: given[0].subscribe(given[1])),
     "unsubscribe": awaited(lambda given: given[0].unsubscribe(given[1])),
     "partition": lambda value: MemoryNetwork().partition(value),
@@ -87,6 +103,21 @@ TEXTS: dict[str, Call] = {
     "decrypt key_env": lambda value: decrypt(key_env=value),
     "decrypt channel_id": lambda value: decrypt(key_env="A", channel_id=value),
     "bind": CIPHER.bind,
+    "payload": lambda value: reconstruct(TABLE, payload=value),
+    "key": lambda value: reconstruct(TABLE, key=value),
+    "a column of by": lambda value: reconstruct(TABLE, by=[value]),
+    "report_page": lambda value: report_page(summarize(TABLE), value),
+    "the summary of report_page": lambda value: report_page(value, "title"),
+    "SqlitePersistence.load": lambda value: SqlitePersistence("state.sqlite").load(value),
+    "SqlitePersistence.commit": lambda value: SqlitePersistence("state.sqlite").commit(value, Changes()),
+    "the changes of SqlitePersistence": lambda value: SqlitePersistence("state.sqlite").commit("room", value),
+    "MemoryPersistence.load": lambda value: MemoryPersistence().load(value),
+    "MemoryPersistence.commit": lambda value: MemoryPersistence().commit(value, Changes()),
+    "the changes of MemoryPersistence": lambda value: MemoryPersistence().commit("room", value),
+    "erasure.encode": lambda value: erasure.encode([bytes(64)], 1, value),
+    "erasure.reconstruct": lambda value: erasure.reconstruct([bytes(64), None], 1, 1, value),
+    "Monitor": lambda value: Monitor(value),
+    "the host of Monitor": awaited(lambda given: monitored(given[0], host=given[1])),
     "create_node": lambda value: MemoryNetwork().create_node(value),
 }
 
@@ -126,6 +157,18 @@ def test_what_is_no_list(name: str, value: object) -> None:
 def test_what_is_no_text(name: str, value: object) -> None:
     with pytest.raises(ConfigError):
         TEXTS[name](value)
+
+
+@pytest.mark.parametrize("value", [None, 1, "no"], ids=repr)
+def test_what_is_neither_true_nor_false(value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"include_payload is {value!r}: it must be True or False"):
+        reconstruct(TABLE, include_payload=value)
+
+
+def test_an_archive_of_nothing() -> None:
+    for call in (reconstruct, summarize):
+        with pytest.raises(ConfigError, match="the archive is an empty list: give at least one file or directory"):
+            call([])
 
 
 @pytest.mark.parametrize("threads", [0, "2", 1.5, True])

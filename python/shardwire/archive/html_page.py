@@ -8,6 +8,8 @@ from html import escape
 
 from shardwire.archive.arrow import STATUSES
 from shardwire.archive.report import ArchiveSummary, Tally
+from shardwire.config.checks import check_text
+from shardwire.errors import ConfigError
 
 _COLOURS = {"complete": "#2a9d8f", "recovered": "#8ab17d", "incomplete": "#e9c46a", "invalid": "#e76f51"}
 _WIDTH, _HEIGHT = 960, 160
@@ -44,7 +46,13 @@ def report_page(summary: ArchiveSummary, title: str) -> str:
     Args:
         summary: What was found.
         title: What the page is called; any text.
+
+    Raises:
+        ConfigError: It is none of these.
     """
+    if not isinstance(summary, ArchiveSummary):
+        raise ConfigError(f"summary is a {type(summary).__name__}: it must be what summarize gives")
+    check_text("title", title)
     total = summary.total
     messages = sum(total.statuses.values())
     figures = [(f"{messages:,}", "messages")]

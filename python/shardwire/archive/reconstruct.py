@@ -40,7 +40,7 @@ from shardwire.archive.source import (
 from shardwire.archive.unread import Unread
 from shardwire.archive.unwrap import TOPIC, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_bool, check_kind
 from shardwire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -229,6 +229,7 @@ class _Run:
         """A run with its arguments checked."""
         started = time.monotonic()
         check_kind("config", config, SegmentationConfig)
+        check_bool("include_payload", include_payload)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise ConfigError(f"threads is {threads!r}: it must be an integer of at least 1")
         steps = check_steps(unwrap)

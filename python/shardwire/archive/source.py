@@ -28,7 +28,7 @@ from shardwire.archive.arrow import (
 from shardwire.archive.places import require_utf_8
 from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_list, check_path
+from shardwire.config.checks import check_list, check_path, check_text
 from shardwire.errors import ConfigError, ShardwireError
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def paths_of(source: Paths) -> list[str]:
     if not isinstance(source, Iterable | os.PathLike) or isinstance(source, bytes) or hasattr(source, "columns"):
         raise ConfigError(f"the archive is a {type(source).__name__}: give paths or an Arrow table")
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not given:
+        raise ConfigError("the archive is an empty list: give at least one file or directory")
     for one in given:
         check_path("a path of the archive", one, "a file or directory")
     return [os.fspath(one) for one in given]
@@ -211,7 +213,12 @@ def checked_columns(
     Raises:
         ConfigError: A column is missing, has another type or clashes with one of ours; `key` together with steps.
     """
+    check_text("payload", payload)
+    for role, name in (("key", key), ("timestamp", timestamp), ("sender", sender)):
+        check_text(role, name, or_none=True)
     check_list("by", by, "columns")
+    for name in by:
+        check_text("a column of by", name)
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if len(set(by)) < len(by):

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shardwire.channel import ReliableChannel
+from shardwire.config.checks import check_list, check_text
 from shardwire.errors import ConfigError
 from shardwire.monitor.view import ChannelView
 
@@ -71,12 +72,18 @@ class Monitor:
         url: Where the page is, once it is served; empty before.
 
     Raises:
-        ConfigError: The port is none.
+        ConfigError: An argument is of a wrong kind, or the port is none.
     """
 
     def __init__(
         self, channel: ReliableChannel, host: str = LOOPBACK, port: int = 0, *, allow_hosts: Collection[str] = ()
     ) -> None:
+        if not isinstance(channel, ReliableChannel):
+            raise ConfigError(f"channel is a {type(channel).__name__}: it must be a ReliableChannel")
+        check_text("host", host)
+        check_list("allow_hosts", allow_hosts, "names of hosts")
+        for name in allow_hosts:
+            check_text("a name in allow_hosts", name)
         if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65_535:
             raise ConfigError(f"port is {port!r}: it must be 0 to 65535")
         self._channel = channel

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from shardwire._native import read_journal, sizes_in_rows
-from shardwire.config.checks import check_path
+from shardwire.config.checks import check_list, check_path
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
 from shardwire.persistence.apart import listed_places, value_at
@@ -83,6 +83,7 @@ def read_channels(
     if key is not None:
         check_key(key)
     check_path("path", path)
+    check_list("kinds", kinds, "kinds of records")
     place = Path(path)
     if not place.is_file():
         raise PersistenceError(f"database {str(place)!r} does not exist: give the path of one")

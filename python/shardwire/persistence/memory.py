@@ -7,8 +7,9 @@ from collections.abc import Collection
 from typing import Any
 
 from shardwire._native import ChangedRecords, RecordTable
+from shardwire.config.checks import check_text
 from shardwire.errors import PersistenceError
-from shardwire.persistence.protocol import Changes, ChannelState, RecordName
+from shardwire.persistence.protocol import Changes, ChannelState, RecordName, check_commit
 
 
 class MemoryPersistence:
@@ -29,7 +30,9 @@ class MemoryPersistence:
 
         Raises:
             PersistenceError: This object is closed.
+            ConfigError: An argument is of a wrong kind.
         """
+        check_text("channel_id", channel_id)
         with self._lock:
             self._require_open()
             records = self._channels.get(channel_id)
@@ -40,7 +43,9 @@ class MemoryPersistence:
 
         Raises:
             PersistenceError: This object is closed.
+            ConfigError: An argument is of a wrong kind.
         """
+        check_commit(channel_id, changes)
         # Read before anything is changed: what cannot be read changes nothing then.
         prefixes, changed = list(changes.deleted_prefixes), ChangedRecords(dict(changes.records.items()))
         self.apply(channel_id, changed, prefixes)

@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from shardwire.config.checks import check_text
+from shardwire.errors import ConfigError
+
 RecordName = tuple[str, bytes]
 """What names a record of one channel: its kind, and a key that is unique in that kind. The library makes both.
 
@@ -80,3 +83,14 @@ class Persistence(Protocol):
 
     def close(self) -> None:
         """Releases what the backend holds open; no call follows. Closing again does nothing."""
+
+
+def check_commit(channel_id: object, changes: object) -> None:
+    """The arguments of `Persistence.commit`.
+
+    Raises:
+        ConfigError: One is of a wrong kind.
+    """
+    check_text("channel_id", channel_id)
+    if not isinstance(changes, Changes):
+        raise ConfigError(f"changes is a {type(changes).__name__}: it must be a Changes")

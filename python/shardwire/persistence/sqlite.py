@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shardwire._native import ChangedRecords, Wake
+from shardwire.config.checks import check_text
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
 from shardwire.persistence.channel_files import state_files
 from shardwire.persistence.database import Database, corruption, opened
 from shardwire.persistence.failures import cause_of
 from shardwire.persistence.held_channel import BegunCommit, HeldChannel
-from shardwire.persistence.protocol import Changes, ChannelState, RecordName
+from shardwire.persistence.protocol import Changes, ChannelState, RecordName, check_commit
 from shardwire.persistence.record_cipher import check_key
 from shardwire.persistence.tables import DELETE_RECORD
 from shardwire.quoting import os_reason
@@ -97,6 +98,7 @@ class SqlitePersistence:
             PersistenceError: The file cannot be opened, is not shardwire's, of a newer schema, corrupt (and then set
                 aside), or the channel's state is in use elsewhere.
         """
+        check_text("channel_id", channel_id)
         with self._lock:
             was_held = channel_id in self._held
             try:
@@ -130,6 +132,7 @@ class SqlitePersistence:
                 what a disk failed to write all may be found later, or nothing. Where the cause can pass, the same call
                 may be tried again.
         """
+        check_commit(channel_id, changes)
         with self._lock:
             try:
                 database = self._open(channel_id)
