@@ -241,3 +241,38 @@ def test_what_a_source_may_not_be(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a table of Delta.*format\('delta'\)\.load"):
         reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+NO_ARCHIVE = {
+    "nowhere": "the archive '.*nowhere' is not there: give a directory or a file that exists",
+    "empty": "the archive '.*empty' has no Parquet files: give a directory or a file of them",
+    "text.parquet": "the archive '.*text.parquet' holds a file that is no Parquet file: take it away",
+    "strange://host/archive": "'strange://host/archive' is no path that this Spark reaches .*strange.*: correct it",
+    "": "'' is no path that this Spark reaches .*empty string.*: correct it",
+}
+
+
+@pytest.mark.parametrize("name", NO_ARCHIVE)
+def test_what_is_no_archive_is_told_in_our_words(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.parquet").write_text("no Parquet at all")
+    source = name if not name or "://" in name else str(tmp_path / name)
+    with pytest.raises(ConfigError, match=NO_ARCHIVE[name]) as raised:
+        reconstruct_archive(spark, source, str(tmp_path / "out"), CONFIG)
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_arguments_of_wrong_kinds(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"payload": [b"x"]}), tmp_path / "in.parquet")
+    source, sink = str(tmp_path / "in.parquet"), str(tmp_path / "out")
+    given: Any
+    for given in (5, None, ["in.parquet"]):
+        with pytest.raises(ConfigError, match=f"is a {type(given).__name__}: it must be a DataFrame of Spark"):
+            reconstruct_archive(spark, given, sink, CONFIG)
+    with pytest.raises(ConfigError, match="sink is a int: it must be a text"):
+        reconstruct_archive(spark, source, 5, CONFIG)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="replace is 'yes': it must be True or False"):
+        reconstruct_archive(spark, source, sink, CONFIG, replace="yes")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="spark is a NoneType: it must be a SparkSession"):
+        reconstruct_archive(None, source, sink, CONFIG)  # type: ignore[arg-type]

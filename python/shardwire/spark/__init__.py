@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from shardwire.errors import MissingLibraryError
 
 try:
@@ -9,8 +11,10 @@ try:
     import pyarrow  # noqa: F401
     import pyspark  # noqa: F401
 except ImportError as error:
+    # On an executor it is often another Python than the driver's that lacks it.
     raise MissingLibraryError(
-        f"shardwire.spark needs the library {error.name}: pip install 'shardwire[spark]'"
+        f"shardwire.spark needs the library {error.name}: pip install 'shardwire[spark]' for {sys.executable}, or have "
+        "PYSPARK_PYTHON name the Python that has it"
     ) from None
 
 from shardwire.archive.unwrap import Decrypt, decrypt

@@ -40,9 +40,9 @@ from shardwire.archive.arrow import (
 )
 from shardwire.archive.unwrap import UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import columns_of_names
+from shardwire.spark.columns import check_data_frame, columns_of_names
 from shardwire.spark.corrections import corrected
 from shardwire.spark.files import UNION_CONF, SinkFiles, read_in_order
 from shardwire.spark.native import map_in_arrow
@@ -147,18 +147,21 @@ def reconstruct_archive(
         What was found and what it cost.
 
     Raises:
-        ConfigError: As `reconstruct` raises it; the sink exists or lies in the source; the source is a table of Delta
-            or Iceberg, whose files are not all its rows.
+        ConfigError: As `reconstruct` raises it; the sink exists or lies in the source; the source is not there, has no
+            Parquet files or others beside them, or is a table of Delta or Iceberg, whose files are not all its rows.
     """
     started = time.monotonic()
     check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
+    check_text("sink", sink)
+    check_bool("replace", replace)
     files = SinkFiles(spark, sink, replace=replace)
     if isinstance(source, str):
         files.refuse_within(source)
         df = read_in_order(spark, source)
     else:
+        check_data_frame(source)
         df = source
     by = check_columns(df, by, steps, (_KIND, _FOUND))
     if key is not None and steps:

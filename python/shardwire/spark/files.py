@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from shardwire.errors import ConfigError, ShardwireError
@@ -20,10 +22,23 @@ UNION_CONF = "spark.sql.unionOutputPartitioning"
 _TABLES = {"_delta_log/*.json": "Delta", "metadata/*.metadata.json": "Iceberg"}
 
 
+_NO_PARQUET = "holds a file that is no Parquet file: take it away, or give a DataFrame that leaves it out"
+# What Spark says of what is no archive, and what is told instead.
+_UNREAD = {
+    "PATH_NOT_FOUND": "is not there: give a directory or a file that exists",
+    "UNABLE_TO_INFER_SCHEMA": "has no Parquet files: give a directory or a file of them",
+    "is not a Parquet file": _NO_PARQUET,
+    "Could not read footer": _NO_PARQUET,
+    "CANNOT_READ_FILE_FOOTER": _NO_PARQUET,
+}
+
+
 class Files:
     """Spark's file systems."""
 
     def __init__(self, spark: SparkSession) -> None:
+        if not hasattr(type(spark), "read"):
+            raise ConfigError(f"spark is a {type(spark).__name__}: it must be a SparkSession")
         # A classic session reaches Java, and a client of Spark Connect does not, by whichever error it says so.
         try:
             context: Any = spark.sparkContext
@@ -38,10 +53,21 @@ class Files:
             ) from None
 
     def located(self, path: str) -> tuple[Any, Any]:
-        """The file system of a path, and the path on it in full."""
-        given = self._hadoop.Path(path)
-        system = given.getFileSystem(self._conf)
-        return system, system.makeQualified(given)
+        """The file system of a path, and the path on it in full.
+
+        Raises:
+            ConfigError: It is no path, or one of a file system that this Spark does not reach.
+        """
+        try:
+            given = self._hadoop.Path(path)
+            system = given.getFileSystem(self._conf)
+            return system, system.makeQualified(given)
+        except (PySparkException, Py4JError) as error:
+            said = str(getattr(error, "java_exception", error)).splitlines()[0]
+            raise ConfigError(
+                f"{path!r} is no path that this Spark reaches ({said}): correct it, or give Spark the library and the "
+                "settings of that file system"
+            ) from None
 
     def write_text(self, path: str, text: str) -> None:
         """Writes a file, in the place of one that is there; its directory is made."""
@@ -185,7 +211,7 @@ def read_in_order(spark: SparkSession, source: str) -> DataFrame:
 
     Spark packs small files by their sizes, and messages that reach over the end of a file meet their rest elsewhere.
     """
-    whole = spark.read.parquet(source)
+    whole = _read(spark, source)
     listed = Files(spark).listed(source)
     files = [
         (str(status.getPath().toString()), int(status.getLen()))
@@ -199,6 +225,17 @@ def read_in_order(spark: SparkSession, source: str) -> DataFrame:
         return whole
     parts = [spark.read.schema(whole.schema).parquet(*group).coalesce(1) for group in groups]
     return reduce(DataFrame.union, parts)
+
+
+def _read(spark: SparkSession, source: str) -> DataFrame:
+    try:
+        return spark.read.parquet(source)
+    except (PySparkException, Py4JError) as error:
+        said = str(error)
+        remedy = next((remedy for mark, remedy in _UNREAD.items() if mark in said), None)
+        if remedy is None:
+            raise
+        raise ConfigError(f"the archive {source!r} {remedy}") from None
 
 
 def _groups(files: list[tuple[str, int]], total: int, groups_min: int) -> list[list[str]]:
