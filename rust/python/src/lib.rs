@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod allowance;
+mod arguments;
 mod arrow;
 mod batch;
 mod bloom;

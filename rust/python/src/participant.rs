@@ -12,11 +12,14 @@ use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyString, PyTuple};
 use shardwire_core::channel::{self, Channel};
 use shardwire_core::sds::{self, Kinds, Machine, TransmitKind};
 
+use crate::arguments::{
+    ContentBytesMax, ContentsNeeded, Count, HeaderBytesMax, MessageId, Moment, Ordinal, Ordinals,
+    Reserve, SendId, TransmitId, refused,
+};
 use crate::buffer::{Buffer, all_of, buffers_of};
 use crate::erasure::parse_code;
 use crate::error::Error;
 use crate::lent_bytes::octets;
-use crate::now::Now;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
 use crate::sds_events::{Transmit, transmit_kinds, transmit_object};
 use crate::segmentation::parse_wire_format;
@@ -32,7 +35,10 @@ pub fn kinds_of(kinds: Option<&Bound<'_, PyAny>>) -> PyResult<Kinds> {
         .into_iter()
         .zip(transmit_kinds(kinds.py())?)
     {
-        if kinds.contains(member)? {
+        let is_allowed = kinds.contains(member);
+        if is_allowed
+            .map_err(|_| refused("kinds", kinds, "a container of TransmitKind, or None"))?
+        {
             allowed = allowed.with(kind);
         }
     }
@@ -201,22 +207,25 @@ impl Participant {
 impl Participant {
     // --- inputs: ours ----------------------------------------------------------------------------
 
-    #[pyo3(signature = (send_id, contents, now, *, contents_needed, reserve = 0))]
+    #[pyo3(
+        signature = (send_id, contents, now, *, contents_needed, reserve = Reserve(0)),
+        text_signature = "($self, send_id, contents, now, *, contents_needed, reserve=0)"
+    )]
     fn send<'py>(
         &self,
         py: Python<'py>,
-        send_id: &str,
+        send_id: SendId<'_>,
         contents: &Bound<'py, PyAny>,
-        now: &Bound<'py, Now>,
-        contents_needed: u32,
-        reserve: u32,
+        now: Moment,
+        contents_needed: ContentsNeeded,
+        reserve: Reserve,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let _ = now;
         let contents = buffers_of(contents, "contents")?;
         let contents = contents.into_iter().map(octets).collect();
         let ids = self
             .lock(py)?
-            .send_on_demand(send_id, contents, contents_needed, reserve)
+            .send_on_demand(&send_id, contents, contents_needed.0, reserve.0)
             .map_err(Error::from)?;
         names(py, ids.iter())
     }
@@ -224,18 +233,18 @@ impl Participant {
     fn make_parity(
         &self,
         py: Python<'_>,
-        send_id: &str,
-        count: u32,
+        send_id: SendId<'_>,
+        count: Count,
         wire_format: &str,
         erasure_code: &str,
-        now: &Bound<'_, Now>,
+        now: Moment,
     ) -> Result<usize, Error> {
         let form = (parse_wire_format(wire_format)?, parse_code(erasure_code)?);
-        let now = now.get().into();
+        let now = now.into();
         Ok(channel::make_parity(
             &mut *self.lock(py)?,
-            send_id,
-            count,
+            &send_id,
+            count.0,
             form,
             now,
         ))
@@ -244,72 +253,72 @@ impl Participant {
     fn send_ephemeral(
         &self,
         py: Python<'_>,
-        send_id: &str,
+        send_id: SendId<'_>,
         content: Buffer<'_>,
-        now: &Bound<'_, Now>,
+        now: Moment,
     ) -> PyResult<String> {
         let _ = now;
         let message_id = self
             .lock(py)?
-            .send_ephemeral(send_id, octets(content))
+            .send_ephemeral(&send_id, octets(content))
             .map_err(Error::from)?;
         Ok(message_id.to_string())
     }
 
-    fn cancel(&self, py: Python<'_>, send_id: &str, now: &Bound<'_, Now>) -> PyResult<bool> {
+    fn cancel(&self, py: Python<'_>, send_id: SendId<'_>, now: Moment) -> PyResult<bool> {
         let _ = now;
-        Ok(self.lock(py)?.cancel(send_id))
+        Ok(self.lock(py)?.cancel(&send_id))
     }
 
-    fn withdraw(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
-        Ok(self.lock(py)?.withdraw(send_id))
+    fn withdraw(&self, py: Python<'_>, send_id: SendId<'_>) -> PyResult<bool> {
+        Ok(self.lock(py)?.withdraw(&send_id))
     }
 
     fn resume(
         &self,
         py: Python<'_>,
-        send_id: &str,
-        ordinals: Vec<u32>,
-        now: &Bound<'_, Now>,
+        send_id: SendId<'_>,
+        ordinals: Ordinals,
+        now: Moment,
     ) -> PyResult<Vec<u32>> {
-        Ok(self.lock(py)?.resume(send_id, &ordinals, now.get().into()))
+        Ok(self.lock(py)?.resume(&send_id, &ordinals.0, now.into()))
     }
 
-    fn stop(&self, py: Python<'_>, send_id: &str) -> PyResult<()> {
-        self.lock(py)?.stop(send_id);
+    fn stop(&self, py: Python<'_>, send_id: SendId<'_>) -> PyResult<()> {
+        self.lock(py)?.stop(&send_id);
         Ok(())
     }
 
-    fn leave_out(&self, py: Python<'_>, message_id: &str) -> PyResult<()> {
-        self.lock(py)?.leave_out(message_id);
+    fn leave_out(&self, py: Python<'_>, message_id: MessageId<'_>) -> PyResult<()> {
+        self.lock(py)?.leave_out(&message_id);
         Ok(())
     }
 
-    fn limit_headers(&self, py: Python<'_>, header_bytes_max: usize) -> Result<(), Error> {
-        Ok(self.lock(py)?.limit_headers(header_bytes_max)?)
+    fn limit_headers(&self, py: Python<'_>, header_bytes_max: HeaderBytesMax) -> Result<(), Error> {
+        Ok(self.lock(py)?.limit_headers(header_bytes_max.0)?)
     }
 
     fn handle_transmitted(
         &self,
         py: Python<'_>,
-        transmit_id: u64,
+        transmit_id: TransmitId,
         retrieval_hint: Option<Buffer<'_>>,
-        now: &Bound<'_, Now>,
+        now: Moment,
     ) -> PyResult<()> {
         let hint = retrieval_hint.as_ref().map(Buffer::as_bytes);
         self.lock(py)?
-            .handle_transmitted(transmit_id, hint, now.get().into());
+            .handle_transmitted(transmit_id.0, hint, now.into());
         Ok(())
     }
 
     fn handle_transmit_failed(
         &self,
         py: Python<'_>,
-        transmit_id: u64,
-        now: &Bound<'_, Now>,
+        transmit_id: TransmitId,
+        now: Moment,
     ) -> PyResult<()> {
         self.lock(py)?
-            .handle_transmit_failed(transmit_id, now.get().into());
+            .handle_transmit_failed(transmit_id.0, now.into());
         Ok(())
     }
 
@@ -319,7 +328,7 @@ impl Participant {
         &self,
         py: Python<'_>,
         message_ids: &Bound<'_, PyAny>,
-        now: &Bound<'_, Now>,
+        now: Moment,
     ) -> PyResult<()> {
         let _ = now;
         let message_ids: Vec<String> = all_of(message_ids, "message_ids")?;
@@ -328,7 +337,7 @@ impl Participant {
         Ok(())
     }
 
-    fn handle_caught_up(&self, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
+    fn handle_caught_up(&self, py: Python<'_>, now: Moment) -> PyResult<()> {
         let _ = now;
         self.lock(py)?.handle_caught_up();
         Ok(())
@@ -337,20 +346,20 @@ impl Participant {
     fn handle_stored(
         &self,
         py: Python<'_>,
-        send_id: &str,
-        ordinal: u32,
-        now: &Bound<'_, Now>,
+        send_id: SendId<'_>,
+        ordinal: Ordinal,
+        now: Moment,
     ) -> PyResult<()> {
-        let now = now.get().into();
+        let now = now.into();
         match &mut *self.lock_held(py)? {
-            Held::Sds(machine) => machine.handle_stored(send_id, ordinal, now),
-            Held::Channel(channel) => channel.handle_stored(send_id, ordinal, now),
+            Held::Sds(machine) => machine.handle_stored(&send_id, ordinal.0, now),
+            Held::Channel(channel) => channel.handle_stored(&send_id, ordinal.0, now),
         }
         Ok(())
     }
 
-    fn handle_timeout(&self, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
-        self.lock(py)?.handle_timeout(now.get().into());
+    fn handle_timeout(&self, py: Python<'_>, now: Moment) -> PyResult<()> {
+        self.lock(py)?.handle_timeout(now.into());
         Ok(())
     }
 
@@ -360,12 +369,12 @@ impl Participant {
     fn poll_transmit(
         &self,
         py: Python<'_>,
-        now: &Bound<'_, Now>,
+        now: Moment,
         kinds: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Transmit>> {
         // A container answers by Python code.
         let kinds = kinds_of(kinds)?;
-        let now = now.get().into();
+        let now = now.into();
         let transmit = match &mut *self.lock_held(py)? {
             Held::Sds(machine) => machine.poll_transmit(now, kinds),
             Held::Channel(channel) => channel.poll_transmit(now, kinds),
@@ -431,25 +440,25 @@ impl Participant {
     fn oversized(
         &self,
         py: Python<'_>,
-        content_bytes_max: usize,
+        content_bytes_max: ContentBytesMax,
     ) -> PyResult<Vec<(String, u32, usize)>> {
         let sds = self.lock(py)?;
-        let oversized = sds.oversized(content_bytes_max);
+        let oversized = sds.oversized(content_bytes_max.0);
         Ok(oversized
             .map(|(send_id, ordinal, size)| (send_id.to_string(), ordinal, size))
             .collect())
     }
 
-    fn knows_send(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
-        Ok(self.lock(py)?.knows_send(send_id))
+    fn knows_send(&self, py: Python<'_>, send_id: SendId<'_>) -> PyResult<bool> {
+        Ok(self.lock(py)?.knows_send(&send_id))
     }
 
-    fn needs_message(&self, py: Python<'_>, message_id: &str) -> PyResult<bool> {
-        Ok(self.lock(py)?.needs_message(message_id))
+    fn needs_message(&self, py: Python<'_>, message_id: MessageId<'_>) -> PyResult<bool> {
+        Ok(self.lock(py)?.needs_message(&message_id))
     }
 
-    fn holds(&self, py: Python<'_>, message_id: &str) -> PyResult<bool> {
-        Ok(self.lock(py)?.holds(message_id))
+    fn holds(&self, py: Python<'_>, message_id: MessageId<'_>) -> PyResult<bool> {
+        Ok(self.lock(py)?.holds(&message_id))
     }
 
     fn missing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
@@ -472,16 +481,16 @@ impl Participant {
         Ok(self.lock(py)?.missing_version())
     }
 
-    fn is_missing(&self, py: Python<'_>, message_id: &str) -> PyResult<bool> {
-        Ok(self.lock(py)?.missing_entry(message_id).is_some())
+    fn is_missing(&self, py: Python<'_>, message_id: MessageId<'_>) -> PyResult<bool> {
+        Ok(self.lock(py)?.missing_entry(&message_id).is_some())
     }
 
     fn participants_heard<'py>(
         &self,
         py: Python<'py>,
-        now: &Bound<'py, Now>,
+        now: Moment,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let heard = self.lock(py)?.participants_heard(now.get().into());
+        let heard = self.lock(py)?.participants_heard(now.into());
         names(py, heard.iter())
     }
 

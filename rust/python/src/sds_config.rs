@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyInt, PyString};
 use shardwire_core::channel::divide;
 use shardwire_core::sds::{Config, DeliveredWhen, MessageIdRule};
 use shardwire_core::segment::Settings;
 
+use crate::arguments::refused;
 use crate::error::{Error, config_error};
 use crate::sds::parse_sds_wire_format;
 use crate::segmentation::SegmentationParameters;
@@ -75,20 +76,31 @@ fn member<'py>(
     })
 }
 
+fn refused_delivered_when(value: &Bound<'_, PyAny>) -> PyErr {
+    let limit = "'any', an integer of at least 1 or a non-empty set of sender ids";
+    refused("delivered_when", value, limit)
+}
+
 fn delivered_when_of(value: &Bound<'_, PyAny>) -> PyResult<DeliveredWhen> {
     if let Ok(text) = value.cast::<PyString>() {
-        // The configuration knows one word alone.
-        debug_assert!(text.to_str()? == "any");
-        return Ok(DeliveredWhen::Any);
+        if text.to_str().is_ok_and(|text| text == "any") {
+            return Ok(DeliveredWhen::Any);
+        }
+        return Err(refused_delivered_when(value));
     }
-    if let Ok(count) = value.extract() {
+    if value.is_instance_of::<PyInt>() {
+        let count = value.extract().ok().filter(|count| *count > 0);
+        let count = count.ok_or_else(|| refused_delivered_when(value))?;
         return Ok(DeliveredWhen::Count(count));
     }
-    let mut names = BTreeSet::new();
-    for name in value.try_iter()? {
-        names.insert(Arc::from(name?.extract::<String>()?));
+    let names: PyResult<BTreeSet<Arc<str>>> = value.try_iter().and_then(|names| {
+        let names = names.map(|name| Ok(Arc::from(name?.extract::<String>()?)));
+        names.collect()
+    });
+    match names {
+        Ok(names) if !names.is_empty() => Ok(DeliveredWhen::Named(names)),
+        _ => Err(refused_delivered_when(value)),
     }
-    Ok(DeliveredWhen::Named(names))
 }
 
 /// How a message of the network is divided: the segment size and the largest content of SDS.

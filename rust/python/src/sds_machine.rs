@@ -5,10 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardwire_core::sds::{Machine, Name, Place};
 
+use crate::arguments::{
+    ChannelId, ContentCount, ContentsNeeded, FromStore, HeaderBytesMax, Invalid, KeepMessages,
+    MessageId, Moment, Ordinal, RivalName, Rng, SendId, SenderId, refused,
+};
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
 use crate::lent_bytes::{IntoBytes, octets};
-use crate::now::Now;
 use crate::participant::{Held, Participant};
 use crate::python_random::PythonRandom;
 use crate::sds_config::config_of;
@@ -33,75 +36,90 @@ impl MessageChannel {
 impl MessageChannel {
     #[new]
     #[pyo3(signature = (
-        channel_id, sender_id, config, sync, *, now, rng, header_bytes_max = 24_000,
+        channel_id, sender_id, config, sync, *, now, rng, header_bytes_max = HeaderBytesMax(24_000),
         delivered_when = None
-    ))]
+    ),
+        text_signature = "(channel_id, sender_id, config, sync, *, now, rng, header_bytes_max=24000, \
+                          delivered_when=None)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "the constructor's")]
     fn new(
-        channel_id: &str,
-        sender_id: &str,
+        channel_id: ChannelId<'_>,
+        sender_id: SenderId<'_>,
         config: &Bound<'_, PyAny>,
         sync: &Bound<'_, PyAny>,
-        now: &Bound<'_, Now>,
-        rng: Py<PyAny>,
-        header_bytes_max: usize,
+        now: Moment,
+        rng: Rng,
+        header_bytes_max: HeaderBytesMax,
         delivered_when: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let config = config_of(config, sync, header_bytes_max, delivered_when)?;
-        let rng = Box::new(PythonRandom(rng));
-        let machine = Machine::new(channel_id, sender_id, config, now.get().into(), rng);
+        let config = config_of(config, sync, header_bytes_max.0, delivered_when)?;
+        let rng = Box::new(PythonRandom(rng.0));
+        let machine = Machine::new(&channel_id, &sender_id, config, now.into(), rng);
         Ok(MessageChannel::holding(machine.map_err(Error::from)?))
     }
 
     /// The machine that stored records describe.
     #[staticmethod]
     #[pyo3(signature = (
-        records, channel_id, sender_id, config, sync, *, now, rng, header_bytes_max = 24_000,
+        records, channel_id, sender_id, config, sync, *, now, rng, header_bytes_max = HeaderBytesMax(24_000),
         delivered_when = None
-    ))]
+    ),
+        text_signature = "(records, channel_id, sender_id, config, sync, *, now, rng, \
+                          header_bytes_max=24000, delivered_when=None)"
+    )]
     #[expect(clippy::too_many_arguments, reason = "the constructor's")]
     fn restore(
         records: &Bound<'_, PyAny>,
-        channel_id: &str,
-        sender_id: &str,
+        channel_id: ChannelId<'_>,
+        sender_id: SenderId<'_>,
         config: &Bound<'_, PyAny>,
         sync: &Bound<'_, PyAny>,
-        now: &Bound<'_, Now>,
-        rng: Py<PyAny>,
-        header_bytes_max: usize,
+        now: Moment,
+        rng: Rng,
+        header_bytes_max: HeaderBytesMax,
         delivered_when: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Self>> {
         let py = records.py();
-        let config = config_of(config, sync, header_bytes_max, delivered_when)?;
+        let config = config_of(config, sync, header_bytes_max.0, delivered_when)?;
         let mut read = Vec::new();
-        for item in records.call_method0(intern!(py, "items"))?.try_iter()? {
+        let items = records.call_method0(intern!(py, "items"));
+        let limit = "a mapping of (kind, key) to bytes";
+        for item in items
+            .map_err(|_| refused("records", records, limit))?
+            .try_iter()?
+        {
             let ((kind, key), value): ((String, Bound<'_, PyBytes>), Buffer<'_>) =
                 item?.extract()?;
             read.push((kind, Name::from_wire(key.as_bytes()), octets(value)));
         }
-        let rng = Box::new(PythonRandom(rng));
+        let rng = Box::new(PythonRandom(rng.0));
         let records = read
             .iter()
             .map(|(kind, key, value)| (kind.as_str(), key.clone(), value.clone()));
-        let now = now.get().into();
-        let machine = Machine::new(channel_id, sender_id, config, now, rng).map_err(Error::from)?;
+        let now = now.into();
+        let machine =
+            Machine::new(&channel_id, &sender_id, config, now, rng).map_err(Error::from)?;
         let restored = machine.restore(records, now).map_err(Error::from)?;
         Py::new(py, MessageChannel::holding(restored))
     }
 
-    #[pyo3(signature = (data, now, retrieval_hint = None, *, from_store = false))]
+    #[pyo3(
+        signature = (data, now, retrieval_hint = None, *, from_store = FromStore(false)),
+        text_signature = "($self, data, now, retrieval_hint=None, *, from_store=False)"
+    )]
     fn handle_message(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
         data: Buffer<'_>,
-        now: &Bound<'_, Now>,
+        now: Moment,
         retrieval_hint: Option<Buffer<'_>>,
-        from_store: bool,
+        from_store: FromStore,
     ) -> PyResult<()> {
         let hint = retrieval_hint.as_ref().map(Buffer::as_bytes);
         slf.as_super()
             .lock(py)?
-            .handle_message(&octets(data), hint, from_store, now.get().into());
+            .handle_message(&octets(data), hint, from_store.0, now.into());
         Ok(())
     }
 
@@ -110,24 +128,24 @@ impl MessageChannel {
     fn handle_content_placed(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        message_id: &str,
-        sender_id: &str,
-        send_id: &str,
-        ordinal: Option<u32>,
-        content_count: Option<u32>,
-        contents_needed: Option<u32>,
-        now: &Bound<'_, Now>,
+        message_id: MessageId<'_>,
+        sender_id: SenderId<'_>,
+        send_id: SendId<'_>,
+        ordinal: Option<Ordinal>,
+        content_count: Option<ContentCount>,
+        contents_needed: Option<ContentsNeeded>,
+        now: Moment,
     ) -> PyResult<()> {
         let _ = sender_id;
         let place = Place {
-            send_id,
-            ordinal,
-            content_count,
-            contents_needed,
+            send_id: &send_id,
+            ordinal: ordinal.map(|ordinal| ordinal.0),
+            content_count: content_count.map(|count| count.0),
+            contents_needed: contents_needed.map(|needed| needed.0),
         };
         slf.as_super()
             .lock(py)?
-            .handle_content_placed(message_id, place, now.get().into());
+            .handle_content_placed(&message_id, place, now.into());
         Ok(())
     }
 
@@ -135,93 +153,99 @@ impl MessageChannel {
     fn handle_send_reconstructed(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        sender_id: &str,
-        send_id: &str,
-        content_count: u32,
-        now: &Bound<'_, Now>,
+        sender_id: SenderId<'_>,
+        send_id: SendId<'_>,
+        content_count: ContentCount,
+        now: Moment,
         inferred_message_ids: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let inferred = inferred_message_ids.map_or(Ok(Vec::new()), |ids| {
             all_of::<String>(ids, "inferred_message_ids")
         })?;
         let inferred: Vec<Name> = inferred.iter().map(|id| Name::new(id)).collect();
-        let now = now.get().into();
+        let now = now.into();
         slf.as_super().lock(py)?.handle_send_reconstructed(
             None,
-            sender_id,
-            send_id,
-            content_count,
+            &sender_id,
+            &send_id,
+            content_count.0,
             &inferred,
             now,
         );
         Ok(())
     }
 
-    #[pyo3(signature = (message_id, data, *, invalid = false))]
+    #[pyo3(
+        signature = (message_id, data, *, invalid = Invalid(false)),
+        text_signature = "($self, message_id, data, *, invalid=False)"
+    )]
     fn handle_content_refused(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        message_id: &str,
+        message_id: MessageId<'_>,
         data: Buffer<'_>,
-        invalid: bool,
+        invalid: Invalid,
     ) -> PyResult<()> {
         slf.as_super()
             .lock(py)?
-            .handle_content_refused(message_id, data.as_bytes(), invalid);
+            .handle_content_refused(&message_id, data.as_bytes(), invalid.0);
         Ok(())
     }
 
     fn handle_content_surplus(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        message_id: &str,
+        message_id: MessageId<'_>,
     ) -> PyResult<()> {
-        slf.as_super().lock(py)?.handle_content_surplus(message_id);
+        slf.as_super().lock(py)?.handle_content_surplus(&message_id);
         Ok(())
     }
 
     fn handle_content_doubted(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        message_id: &str,
-        sender_id: &str,
-        send_id: &str,
+        message_id: MessageId<'_>,
+        sender_id: SenderId<'_>,
+        send_id: SendId<'_>,
     ) -> PyResult<()> {
         slf.as_super()
             .lock(py)?
-            .handle_content_doubted(message_id, sender_id, send_id);
+            .handle_content_doubted(&message_id, &sender_id, &send_id);
         Ok(())
     }
 
-    #[pyo3(signature = (sender_id, send_id, now, *, keep_messages = false))]
+    #[pyo3(
+        signature = (sender_id, send_id, now, *, keep_messages = KeepMessages(false)),
+        text_signature = "($self, sender_id, send_id, now, *, keep_messages=False)"
+    )]
     fn handle_send_abandoned(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        sender_id: &str,
-        send_id: &str,
-        now: &Bound<'_, Now>,
-        keep_messages: bool,
+        sender_id: SenderId<'_>,
+        send_id: SendId<'_>,
+        now: Moment,
+        keep_messages: KeepMessages,
     ) -> PyResult<bool> {
         Ok(slf.as_super().lock(py)?.handle_send_abandoned(
             None,
-            sender_id,
-            send_id,
-            keep_messages,
-            now.get().into(),
+            &sender_id,
+            &send_id,
+            keep_messages.0,
+            now.into(),
         ))
     }
 
     fn handle_whole_content(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        message_id: &str,
-        sender_id: &str,
+        message_id: MessageId<'_>,
+        sender_id: SenderId<'_>,
         content: Buffer<'_>,
         data: Buffer<'_>,
     ) -> PyResult<()> {
         slf.as_super().lock(py)?.handle_whole_content(
-            message_id,
-            sender_id,
+            &message_id,
+            &sender_id,
             content.as_bytes(),
             data.as_bytes(),
         );
@@ -231,14 +255,14 @@ impl MessageChannel {
     fn handle_content_apart(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        message_id: &str,
-        sender_id: &str,
+        message_id: MessageId<'_>,
+        sender_id: SenderId<'_>,
         content: Buffer<'_>,
         data: Buffer<'_>,
     ) -> PyResult<String> {
         let name = slf.as_super().lock(py)?.handle_content_apart(
-            message_id,
-            sender_id,
+            &message_id,
+            &sender_id,
             content.as_bytes(),
             data.as_bytes(),
         );
@@ -248,26 +272,26 @@ impl MessageChannel {
     fn handle_rival_refused(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        name: &str,
-        sender_id: &str,
+        name: RivalName<'_>,
+        sender_id: SenderId<'_>,
     ) -> PyResult<()> {
         slf.as_super()
             .lock(py)?
-            .handle_rival_refused(name, sender_id);
+            .handle_rival_refused(&name, &sender_id);
         Ok(())
     }
 
     fn was_rival(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        message_id: &str,
-        sender_id: &str,
+        message_id: MessageId<'_>,
+        sender_id: SenderId<'_>,
         content: Buffer<'_>,
     ) -> PyResult<bool> {
         Ok(slf
             .as_super()
             .lock(py)?
-            .was_rival(message_id, sender_id, content.as_bytes()))
+            .was_rival(&message_id, &sender_id, content.as_bytes()))
     }
 
     fn poll_event<'py>(
