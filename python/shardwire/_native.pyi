@@ -327,6 +327,7 @@ class SegmentationParameters:
 class SegmentHeader:
     """What one segment says of itself; `None` where its wire does not say it."""
 
+    def __reduce__(self) -> tuple[Any, tuple[bytes, str, int]]: ...
     @property
     def wire_format(self) -> _SegmentWireFormat:
         """The wire it was read by."""
@@ -392,6 +393,14 @@ def inspect_segment(
 @final
 class SegmentStored:
     __match_args__ = ("entire_message_hash", "segments_held", "segments_needed")
+    def __new__(
+        cls,
+        entire_message_hash: bytes,
+        segments_held: int,
+        segments_needed: int | None = None,
+        hash_mismatch: bool = False,
+    ) -> Self: ...
+    def __getnewargs__(self) -> tuple[Any, ...]: ...
     @property
     def entire_message_hash(self) -> bytes:
         """Keccak-256 of the whole payload, 32 bytes."""
@@ -411,6 +420,17 @@ class SegmentStored:
 @final
 class PayloadReconstructed:
     __match_args__ = ("entire_message_hash", "payload")
+    def __new__(
+        cls,
+        entire_message_hash: bytes,
+        payload: bytes,
+        data_segment_count: int,
+        parity_segment_count: int,
+        data_segments_recovered: tuple[int, ...],
+        erasure_code: str | None,
+        bad_segments: tuple[tuple[int, str | None], ...],
+    ) -> Self: ...
+    def __getnewargs__(self) -> tuple[Any, ...]: ...
     @property
     def entire_message_hash(self) -> bytes:
         """Keccak-256 of the whole payload, 32 bytes."""
@@ -438,6 +458,8 @@ class PayloadReconstructed:
 @final
 class SegmentDiscarded:
     __match_args__ = ("reason", "detail")
+    def __new__(cls, reason: str, detail: str) -> Self: ...
+    def __getnewargs__(self) -> tuple[Any, ...]: ...
     @property
     def reason(
         self,
@@ -453,6 +475,10 @@ class SegmentDiscarded:
 @final
 class SetDropped:
     __match_args__ = ("entire_message_hash", "reason")
+    def __new__(
+        cls, entire_message_hash: bytes, message_key: bytes | None, sender: str | None, reason: str
+    ) -> Self: ...
+    def __getnewargs__(self) -> tuple[Any, ...]: ...
     @property
     def entire_message_hash(self) -> bytes:
         """Keccak-256 of the whole payload, 32 bytes."""

@@ -1,8 +1,9 @@
 //! The outcomes of a reassembler as frozen Python records.
 
+use std::borrow::Cow;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use shardwire_core::erasure::ErasureCode;
 use shardwire_core::reassemble::{Dropped, Outcome, Reconstructed};
 
 use crate::fresh::new_bytes;
@@ -27,17 +28,17 @@ pub fn wrap(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, PyAny>> {
             Bound::new(py, stored)?.into_any()
         }
         Outcome::Reconstructed(found) => {
-            Bound::new(py, PayloadReconstructed::new(py, &found)?)?.into_any()
+            Bound::new(py, PayloadReconstructed::of(py, &found)?)?.into_any()
         }
         Outcome::Discarded { reason, detail } => Bound::new(
             py,
             SegmentDiscarded {
-                reason: reason.name(),
+                reason: reason.name().into(),
                 detail,
             },
         )?
         .into_any(),
-        Outcome::Dropped(dropped) => Bound::new(py, SetDropped::new(py, dropped))?.into_any(),
+        Outcome::Dropped(dropped) => Bound::new(py, SetDropped::of(py, dropped))?.into_any(),
     })
 }
 
@@ -59,12 +60,33 @@ impl SegmentStored {
         ("entire_message_hash", "segments_held", "segments_needed")
     }
 
+    #[new]
+    #[pyo3(signature = (entire_message_hash, segments_held, segments_needed = None, hash_mismatch = false))]
+    fn new(
+        entire_message_hash: Py<PyBytes>,
+        segments_held: usize,
+        segments_needed: Option<usize>,
+        hash_mismatch: bool,
+    ) -> Self {
+        SegmentStored {
+            entire_message_hash,
+            segments_held,
+            segments_needed,
+            hash_mismatch,
+        }
+    }
+
     fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
         self.equals(other, py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.repr(py)
+    }
+
+    /// For `pickle` and `copy`.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.values(py)
     }
 }
 
@@ -91,7 +113,7 @@ pub struct PayloadReconstructed {
     /// Indices of the data segments that came back through parity.
     data_segments_recovered: Py<PyTuple>,
     /// The code that decoded; `None` where no parity was needed.
-    erasure_code: Option<&'static str>,
+    erasure_code: Option<Cow<'static, str>>,
     /// (ordinal, sender) of segments found wrong.
     bad_segments: Py<PyTuple>,
 }
@@ -103,12 +125,39 @@ impl PayloadReconstructed {
         ("entire_message_hash", "payload")
     }
 
+    #[new]
+    #[pyo3(signature = (entire_message_hash, payload, data_segment_count, parity_segment_count, data_segments_recovered, erasure_code, bad_segments))]
+    fn new(
+        entire_message_hash: Py<PyBytes>,
+        payload: Py<PyBytes>,
+        data_segment_count: usize,
+        parity_segment_count: usize,
+        data_segments_recovered: Py<PyTuple>,
+        erasure_code: Option<String>,
+        bad_segments: Py<PyTuple>,
+    ) -> Self {
+        PayloadReconstructed {
+            entire_message_hash,
+            payload,
+            data_segment_count,
+            parity_segment_count,
+            data_segments_recovered,
+            erasure_code: erasure_code.map(Cow::Owned),
+            bad_segments,
+        }
+    }
+
     fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
         self.equals(other, py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.repr(py)
+    }
+
+    /// For `pickle` and `copy`.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.values(py)
     }
 }
 
@@ -126,14 +175,14 @@ impl Record for PayloadReconstructed {
                 "data_segments_recovered",
                 self.data_segments_recovered.bind(py),
             )?,
-            field(py, "erasure_code", self.erasure_code)?,
+            field(py, "erasure_code", self.erasure_code.as_deref())?,
             field(py, "bad_segments", self.bad_segments.bind(py))?,
         ])
     }
 }
 
 impl PayloadReconstructed {
-    fn new(py: Python<'_>, found: &Reconstructed) -> PyResult<Self> {
+    fn of(py: Python<'_>, found: &Reconstructed) -> PyResult<Self> {
         let lengths = [found.payload.len()];
         let payload = new_bytes(py, &lengths, |_, out| found.payload.write_to(out))?;
         let payload = payload.into_iter().next().expect("one for one length");
@@ -143,7 +192,7 @@ impl PayloadReconstructed {
             data_segment_count: found.data_segment_count,
             parity_segment_count: found.parity_segment_count,
             data_segments_recovered: PyTuple::new(py, &found.data_segments_recovered)?.unbind(),
-            erasure_code: found.erasure_code.map(ErasureCode::as_str),
+            erasure_code: found.erasure_code.map(|code| code.as_str().into()),
             bad_segments: PyTuple::new(py, &found.bad_segments)?.unbind(),
         })
     }
@@ -152,7 +201,7 @@ impl PayloadReconstructed {
 /// A segment that was not kept.
 #[pyclass(frozen, get_all, module = "shardwire._native")]
 pub struct SegmentDiscarded {
-    reason: &'static str,
+    reason: Cow<'static, str>,
     detail: String,
 }
 
@@ -163,12 +212,26 @@ impl SegmentDiscarded {
         ("reason", "detail")
     }
 
+    #[new]
+    #[pyo3(signature = (reason, detail))]
+    fn new(reason: String, detail: String) -> Self {
+        SegmentDiscarded {
+            reason: reason.into(),
+            detail,
+        }
+    }
+
     fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
         self.equals(other, py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.repr(py)
+    }
+
+    /// For `pickle` and `copy`.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.values(py)
     }
 }
 
@@ -177,7 +240,7 @@ impl Record for SegmentDiscarded {
 
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<Field<'py>>> {
         Ok(vec![
-            field(py, "reason", self.reason)?,
+            field(py, "reason", self.reason.as_ref())?,
             field(py, "detail", self.detail.as_str())?,
         ])
     }
@@ -189,7 +252,7 @@ pub struct SetDropped {
     entire_message_hash: Py<PyBytes>,
     message_key: Option<Py<PyBytes>>,
     sender: Option<String>,
-    reason: &'static str,
+    reason: Cow<'static, str>,
 }
 
 #[pymethods]
@@ -199,12 +262,33 @@ impl SetDropped {
         ("entire_message_hash", "reason")
     }
 
+    #[new]
+    #[pyo3(signature = (entire_message_hash, message_key, sender, reason))]
+    fn new(
+        entire_message_hash: Py<PyBytes>,
+        message_key: Option<Py<PyBytes>>,
+        sender: Option<String>,
+        reason: String,
+    ) -> Self {
+        SetDropped {
+            entire_message_hash,
+            message_key,
+            sender,
+            reason: reason.into(),
+        }
+    }
+
     fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
         self.equals(other, py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.repr(py)
+    }
+
+    /// For `pickle` and `copy`.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.values(py)
     }
 }
 
@@ -220,20 +304,20 @@ impl Record for SetDropped {
                 self.message_key.as_ref().map(|value| value.bind(py)),
             )?,
             field(py, "sender", self.sender.as_deref())?,
-            field(py, "reason", self.reason)?,
+            field(py, "reason", self.reason.as_ref())?,
         ])
     }
 }
 
 impl SetDropped {
     /// The record of a set that was given up.
-    pub fn new(py: Python<'_>, dropped: Dropped) -> Self {
+    pub fn of(py: Python<'_>, dropped: Dropped) -> Self {
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes).unbind();
         SetDropped {
             entire_message_hash: bytes(&dropped.entire_message_hash),
             message_key: dropped.message_key.as_deref().map(bytes),
             sender: dropped.sender,
-            reason: dropped.reason.name(),
+            reason: dropped.reason.name().into(),
         }
     }
 }

@@ -107,7 +107,7 @@ impl ReassemblerCore {
         let dropped = self.lock(py).expire(now_ms);
         dropped
             .into_iter()
-            .map(|dropped| SetDropped::new(py, dropped))
+            .map(|dropped| SetDropped::of(py, dropped))
             .collect()
     }
 
@@ -116,7 +116,7 @@ impl ReassemblerCore {
         let dropped = self.lock(py).poll_dropped();
         dropped
             .into_iter()
-            .map(|dropped| SetDropped::new(py, dropped))
+            .map(|dropped| SetDropped::of(py, dropped))
             .collect()
     }
 

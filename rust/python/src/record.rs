@@ -15,12 +15,14 @@ pub trait Record {
     /// The fields in the order of the constructor or of `__match_args__`.
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<Field<'py>>>;
 
+    /// Their values.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.fields(py)?.into_iter().map(|(_, value)| value))
+    }
+
     /// Whether all fields are equal.
     fn equals(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
-        let values = |record: &Self| {
-            PyTuple::new(py, record.fields(py)?.into_iter().map(|(_, value)| value))
-        };
-        values(self)?.eq(values(other)?)
+        self.values(py)?.eq(other.values(py)?)
     }
 
     /// `Name(field=value, ...)`. Bytes beyond a hash are shown by their length: payloads appear in

@@ -140,6 +140,9 @@ pub fn messages<'py>(
     Ok(PyList::new(py, messages)?)
 }
 
+/// More than any wire can say that a payload has.
+const TOTAL_SEGMENTS_MAX: u32 = 1 << 17;
+
 /// What one segment says of itself; `None` where its wire does not say it.
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct SegmentHeader {
@@ -218,6 +221,16 @@ impl SegmentHeader {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.repr(py)
+    }
+
+    /// For `pickle` and `copy`: the segment, to be looked at again.
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Py<PyBytes>, &'static str, u32))> {
+        let inspect = py.import("shardwire._native")?.getattr("inspect_segment")?;
+        let segment = self.source.clone_ref(py);
+        Ok((inspect, (segment, self.wire_format(), TOTAL_SEGMENTS_MAX)))
     }
 }
 
