@@ -680,10 +680,14 @@ impl Receiving {
     ) {
         let key = payload_key(sender_id, send_id);
         let hash = &dropped.entire_message_hash;
-        for message_id in self.shared.drop_segments(&key, hash) {
+        let contents = self.shared.drop_segments(&key, hash);
+        for message_id in &contents {
             // What SDS knows by its log it forgets below.
-            sds.handle_rival_refused(&message_id, sender_id);
+            sds.handle_rival_refused(message_id, sender_id);
         }
+        // Another one of its sender may be spelled like it.
+        let held = || contents.iter().find(|message_id| sds.holds(message_id));
+        let message_id = message_id.or_else(held);
         let reason = dropped.reason.name().to_owned();
         events.push_back(fault(
             FaultKind::MessageDropped,

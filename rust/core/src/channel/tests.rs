@@ -811,6 +811,28 @@ fn what_is_spelled_like_a_send_that_is_partial_leaves_that_whole() {
     }
 }
 
+/// A segment that comes late is one of a message that is here, whatever waits under its name.
+#[test]
+fn what_is_spelled_like_a_send_keeps_nothing_of_that_when_it_is_whole_or_given_up() {
+    for count in 1..=3 {
+        let mut bob = Bob::new();
+        let settings = *bob.segmentation.parameters.settings();
+        let real = payload(1, 2 * SEGMENT_BYTES);
+        let contents = segment(&real, &bob.segmentation.parameters)
+            .unwrap()
+            .to_vecs();
+        assert_eq!((contents.len(), settings.wire_format), (4, WireFormat::Raw));
+        let spelled = follows(message("alice", ONE, &segments(b"waits")[0]), "awaited");
+        bob.hear(spelled);
+        for (ordinal, content) in (0..).zip(&contents).take(count) {
+            bob.hear(message("alice", &id(ONE, ordinal), content));
+        }
+        bob.wait_for_expiry();
+        assert_eq!(bob.stat("incoming_contents"), 1, "{count}");
+        bob.commit();
+    }
+}
+
 #[test]
 fn a_message_that_is_spelled_like_a_send_is_one_beside_it() {
     for before in 0..=2 {
