@@ -162,6 +162,9 @@ impl SegmentHeader {
     }
 }
 
+/// A segment, its wire format, and how many segments its message may have.
+type Inspected = (Py<PyBytes>, &'static str, u32);
+
 #[pymethods]
 impl SegmentHeader {
     #[getter]
@@ -224,10 +227,7 @@ impl SegmentHeader {
     }
 
     /// For `pickle` and `copy`: the segment, to be looked at again.
-    fn __reduce__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Py<PyBytes>, &'static str, u32))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Inspected)> {
         let inspect = py.import("shardwire._native")?.getattr("inspect_segment")?;
         let segment = self.source.clone_ref(py);
         Ok((inspect, (segment, self.wire_format(), TOTAL_SEGMENTS_MAX)))

@@ -180,7 +180,7 @@ impl Machine {
     }
 
     /// Ids of the transmissions that have no answer yet.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub fn transmissions_in_flight(&self) -> impl Iterator<Item = u64> {
         self.transmission.in_flight.keys().copied()
     }
