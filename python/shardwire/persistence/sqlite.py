@@ -24,7 +24,6 @@ from shardwire.persistence.tables import DELETE_RECORD
 from shardwire.quoting import os_reason
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
-# Of the file of large values.
 
 
 class SqlitePersistence:
