@@ -137,7 +137,7 @@ def test_a_send_whose_row_failed_is_refused_and_the_next_goes(tmp_path: Path) ->
         file = journal._file
         journal._file = cast(Any, failing := FailingFile(file))
         begun = persistence.begun
-        with pytest.raises(PersistenceError, match="a file of the state is not accessible"):
+        with pytest.raises(PersistenceError, match="the disk reported an error, nothing was stored"):
             await channel.send(b"refused")
         assert persistence.begun == begun + 1
         failing.fails = False

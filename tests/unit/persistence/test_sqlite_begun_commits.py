@@ -121,7 +121,7 @@ def test_who_began_a_commit_that_failed_is_told_whoever_waited_for_it_first(
     begun = persistence.begin_commit("a", ChangedRecords(put(b"failed").records), Wake())
     assert begun is not None
     wait(persistence)
-    with pytest.raises(PersistenceError, match=r"commit of channel 'a' .* the disk says so"):
+    with pytest.raises(PersistenceError, match=r"commit of channel 'a' .* nothing was stored: .* \(the disk says so\)"):
         persistence.end_commit("a", begun)
     persistence.close()
 

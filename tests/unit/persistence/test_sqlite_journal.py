@@ -224,7 +224,7 @@ def test_a_row_that_failed_is_left_behind_by_the_next_commit(begins: bool, kille
     failing = FailingFile(held.journal._file)
     held.journal._file = cast(Any, failing)
     changes = Changes({("k", b"\x00"): None, ("k", b"late"): b"failed"})
-    with pytest.raises(PersistenceError, match="a file of the state is not accessible"):
+    with pytest.raises(PersistenceError, match="the disk reported an error, nothing was stored"):
         if begins:
             commit = persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
             assert commit is not None
