@@ -230,8 +230,7 @@ impl Receiving {
         };
         let payload_hash = keccak256(payload);
         let key = key_of(came, send_id);
-        let is_completed = self.reassembler.is_completed(&key, &payload_hash);
-        if is_completed && !self.whole.contains(&key, &payload_hash) {
+        if self.reassembler.is_completed(&key, &payload_hash) {
             sds.handle_rival_surplus(&came.message_id);
             sds.handle_content_surplus(&came.message_id);
             return;
@@ -323,6 +322,10 @@ impl Receiving {
             message_key: Some(&key),
         };
         let source = source_of(&came.content);
+        // SDS may have released it and said so behind what it says now.
+        let awaits_release = |hash| {
+            self.whole.contains(&key, hash) && sds.is_reconstructed(&came.sender_id, &send_id)
+        };
         let outcome = self
             .reassembler
             .receive_part(&came.content, source, &receipt);
@@ -349,9 +352,7 @@ impl Receiving {
                     sds.handle_content_refused(&came.message_id, arrival.data, false);
                     return false;
                 }
-                Discard::AlreadyCompleted
-                    if !self.whole.contains(&key, &header.entire_message_hash) =>
-                {
+                Discard::AlreadyCompleted if !awaits_release(&header.entire_message_hash) => {
                     // Its id does not say to which message it belongs: to SDS it would begin another that
                     // never gets whole.
                     self.counts.segments_discarded += 1;

@@ -261,6 +261,13 @@ impl Machine {
         send.is_some_and(|send| send.is_partial())
     }
 
+    /// Whether all of a send of another participant is here, and it waits for what it follows.
+    pub fn is_reconstructed(&self, sender_id: &str, send_id: &str) -> bool {
+        let send = self.incoming.find(sender_id, send_id);
+        send.and_then(|send| self.incoming.get(send))
+            .is_some_and(|send| send.reconstructed)
+    }
+
     /// So many contents that others made of a send are here now, and it is not whole.
     pub fn handle_parity_taken(&mut self, sender_id: &str, send_id: &str, held: u32, now: Now) {
         let Some(send) = self.incoming.find(sender_id, send_id) else {
