@@ -230,7 +230,7 @@ impl Receiving {
         };
         let payload_hash = keccak256(payload);
         let key = key_of(came, send_id);
-        if self.reassembler.is_completed(&key, &payload_hash) {
+        if !self.reassembler.complete_whole(&key, &payload_hash) {
             sds.handle_rival_surplus(&came.message_id);
             sds.handle_content_surplus(&came.message_id);
             return;
@@ -260,7 +260,6 @@ impl Receiving {
             sds.handle_content_surplus(&came.message_id);
             return;
         };
-        self.reassembler.remember_completed(&key, &payload_hash);
         self.counts.messages += 1;
         sds.handle_whole_content(&came.message_id, &came.sender_id, payload, arrival.data);
         let message_id = Some(came.message_id.as_str());

@@ -144,12 +144,6 @@ impl Reassembler {
         std::mem::take(&mut self.dropped).into()
     }
 
-    /// Whether the payload of this hash is one that was completed under `message_key`, and is remembered.
-    pub fn is_completed(&self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) -> bool {
-        self.completed
-            .contains(&key_of(Some(message_key), payload_hash))
-    }
-
     /// Whether segments are held of the payload of this hash under `message_key`.
     #[cfg(debug_assertions)]
     pub fn is_partial(&self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) -> bool {
@@ -157,10 +151,13 @@ impl Reassembler {
         self.sets.keys().any(|id| id.key == key)
     }
 
-    /// Remembers a payload that came as it is, without segments, like one that was completed.
-    pub fn remember_completed(&mut self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) {
-        self.completed
-            .insert(key_of(Some(message_key), payload_hash));
+    /// Remembers a payload that came as it is, without segments, like one that was completed; false where it is
+    /// remembered already.
+    pub fn complete_whole(&mut self, message_key: &[u8], payload_hash: &[u8; HASH_LENGTH]) -> bool {
+        let key = key_of(Some(message_key), payload_hash);
+        let is_new = !self.completed.contains(&key);
+        self.completed.insert(key);
+        is_new
     }
 
     /// Counts of what was received and of what is held.
