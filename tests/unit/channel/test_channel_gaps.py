@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from channel_world import TOPIC, World, run_world
 
+from shardwire import ReliableChannel
 from shardwire.channel.storing.records import LAST_SEEN, LastSeenRecord
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
 from shardwire.errors import NodeError
@@ -152,6 +153,26 @@ def test_a_store_that_fails_once_delays_nothing_for_minutes() -> None:
     run_world(scenario)
 
 
+LATER = [b"heard %d" % number for number in range(20)]
+
+
+async def say_on(alice: ReliableChannel) -> None:
+    """Seven minutes of messages that are heard."""
+    for message in LATER:
+        await asyncio.sleep(20)
+        await alice.send(message)
+    await asyncio.sleep(1)
+
+
+async def bob_alone_begins_anew(world: World) -> None:
+    """What comes now comes of a store."""
+    await world.crash("bob")
+    await world.channels["alice"].stop()
+    await asyncio.sleep(100)
+    await world.join("bob", STORE_ONLY, on_disk=True)
+    await asyncio.sleep(10)
+
+
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_later_life_asks_for_a_gap_that_no_store_answered_for(tells: bool) -> None:
     """Though it heard what was said since."""
@@ -175,19 +196,12 @@ def test_a_later_life_asks_for_a_gap_that_no_store_answered_for(tells: bool) -> 
             tell_missed(world.nodes["bob"], missed_ms)
         else:
             world.nodes["bob"].go_online()
-        for number in range(20):
-            await asyncio.sleep(20)
-            await alice.send(b"heard %d" % number)
-        await asyncio.sleep(1)
+        await say_on(alice)
         assert b"missed" not in world.messages("bob")
-        await world.crash("bob")
-        await alice.stop()
-        await asyncio.sleep(100)
-        await world.join("bob", STORE_ONLY, on_disk=True)
-        await asyncio.sleep(10)
+        await bob_alone_begins_anew(world)
 
     world = run_world(scenario)
-    assert world.messages("bob") == [*(b"heard %d" % number for number in range(20)), b"missed"]
+    assert world.messages("bob") == [*LATER, b"missed"]
 
 
 def test_a_later_life_asks_for_a_gap_that_the_node_told_of_late() -> None:
@@ -203,20 +217,13 @@ def test_a_later_life_asks_for_a_gap_that_the_node_told_of_late() -> None:
         await alice.send(b"missed")
         await asyncio.sleep(1)
         hear()
-        for number in range(20):
-            await asyncio.sleep(20)
-            await alice.send(b"heard %d" % number)
-        await asyncio.sleep(1)
+        await say_on(alice)
         tell_missed(world.nodes["bob"], missed_ms)
         await asyncio.sleep(1)
-        await world.crash("bob")
-        await alice.stop()
-        await asyncio.sleep(100)
-        await world.join("bob", STORE_ONLY, on_disk=True)
-        await asyncio.sleep(10)
+        await bob_alone_begins_anew(world)
 
     world = run_world(scenario)
-    assert world.messages("bob") == [*(b"heard %d" % number for number in range(20)), b"missed"]
+    assert world.messages("bob") == [*LATER, b"missed"]
 
 
 def test_a_gap_that_a_store_is_being_asked_for_is_stored_as_one() -> None:
