@@ -40,8 +40,7 @@ from shardwire.archive.source import (
 from shardwire.archive.unread import Unread
 from shardwire.archive.unwrap import TOPIC, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_bool, check_kind
-from shardwire.errors import ConfigError
+from shardwire.config.checks import check_bool, check_integer, check_kind
 
 if TYPE_CHECKING:
     from shardwire.archive.source import Paths, Source
@@ -230,8 +229,8 @@ class _Run:
         started = time.monotonic()
         check_kind("config", config, SegmentationConfig)
         check_bool("include_payload", include_payload)
-        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-            raise ConfigError(f"threads is {threads!r}: it must be an integer of at least 1")
+        if threads is not None:
+            check_integer("threads", threads, 1)
         steps = check_steps(unwrap)
         schema, pieces = pieces_of(source)
         columns = checked_columns(schema, payload, by, key, timestamp, sender, steps)

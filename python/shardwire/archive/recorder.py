@@ -15,7 +15,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet
 
-from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN, check_path
+from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN, check_integer, check_path
 from shardwire.durable_files import appears_whole, sync_directory
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import MessageReceived, MessagesMissed, Node, NodeEvent
@@ -71,8 +71,7 @@ class Recorder:
         interval_ms: int = 60_000,
     ) -> None:
         for name, value in (("rows_per_file", rows_per_file), ("interval_ms", interval_ms)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 1")
+            check_integer(name, value, 1)
         check_topics(content_topics)
         if not content_topics:
             raise ConfigError("content_topics is empty: name the topics that are recorded")

@@ -19,20 +19,12 @@ def refuse(owner: object, name: str, value: object, limit: str) -> ConfigError:
 
 def check_integers(owner: object, minimum: int, names: Iterable[str], maximum: int = INTEGER_MAX) -> None:
     for name in names:
-        value = getattr(owner, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-            bound = f"an integer of at least {minimum}"
-            is_too_large = isinstance(value, int) and value > maximum
-            if maximum != INTEGER_MAX or is_too_large:
-                bound = f"an integer from {minimum} to {maximum}"
-            raise refuse(owner, name, value, bound)
+        check_integer(f"{type(owner).__name__}.{name}", getattr(owner, name), minimum, maximum)
 
 
 def check_bools(owner: object, names: Iterable[str]) -> None:
     for name in names:
-        value = getattr(owner, name)
-        if not isinstance(value, bool):
-            raise refuse(owner, name, value, "True or False")
+        check_bool(f"{type(owner).__name__}.{name}", getattr(owner, name))
 
 
 def check_choices(owner: object, name: str, choices: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardwire.errors import ConfigError
+from shardwire.config.checks import check_integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,4 @@ class StreamLimits:
 
     def __post_init__(self) -> None:
         for name, minimum in (("bytes_max", 1), ("age_max_ms", 1_000), ("replicas", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise ConfigError(f"StreamLimits.{name} is {value!r}: it must be an integer of at least {minimum}")
+            check_integers(self, minimum, (name,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import replace
 
-from shardwire.config.checks import check_bool, check_kind
+from shardwire.config.checks import check_bool, check_integer, check_kind
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -63,8 +63,7 @@ class WakuRestNode(TransportNode):
             store_http = AiohttpClient(RestAddress.parse("store_url", store_url, tls))
         if store_peer is not None and not (isinstance(store_peer, str) and store_peer.startswith("/")):
             raise ConfigError(f"store_peer is {store_peer!r}: it must be a multiaddress, /ip4/.../tcp/.../p2p/...")
-        if isinstance(store_timeout_ms, bool) or not isinstance(store_timeout_ms, int) or store_timeout_ms < 1:
-            raise ConfigError(f"store_timeout_ms is {store_timeout_ms!r}: it must be an integer of at least 1")
+        check_integer("store_timeout_ms", store_timeout_ms, 1)
         settings = StoreSettings(use_store, store_http, store_peer, store_timeout_ms)
         self._rest = RestTransport(f"Waku node {address.url}", AiohttpClient(address), settings, light)
         super().__init__(self._rest, _configured(config, cluster_id, num_shards_in_cluster), clock=clock)
