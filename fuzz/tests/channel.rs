@@ -51,3 +51,30 @@ fn what_is_asked_for_of_a_send_that_another_one_hides_is_asked_for_no_more() {
     }
     chat.end();
 }
+
+#[test]
+fn a_segment_of_a_message_that_was_just_released_is_waited_for_by_nobody() {
+    let mut chat = Chat::spelled(5_921_359_537_101_056_364);
+    for _ in 0..145 {
+        chat.step();
+    }
+    chat.end();
+}
+
+#[test]
+fn a_send_that_has_contents_under_the_names_of_rivals_is_given_up() {
+    let mut chat = Chat::spelled(15_344_744_564_912_516_011);
+    for _ in 0..190 {
+        chat.step();
+    }
+    chat.end();
+}
+
+#[test]
+fn a_content_that_was_refused_in_an_earlier_life_is_not_held_in_the_next() {
+    let mut chat = Chat::from_seed(2_473_925_535_037_823_563);
+    for _ in 0..296 {
+        chat.step();
+    }
+    chat.end();
+}

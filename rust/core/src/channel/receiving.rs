@@ -732,6 +732,12 @@ impl Receiving {
     /// What is held is held for something.
     #[cfg(debug_assertions)]
     pub fn audit(&self, sds: &Machine, deliveries: &Deliveries) {
+        for (sender_id, send_id) in sds.partial() {
+            assert!(
+                self.shared.keeps_segments(&payload_key(sender_id, send_id)),
+                "{send_id:?} of {sender_id:?} is waited for in vain"
+            );
+        }
         let mut waiting = self.whole.audit(sds);
         waiting.extend(deliveries.stored());
         self.shared.audit(

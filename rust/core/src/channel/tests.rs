@@ -833,6 +833,28 @@ fn what_is_spelled_like_a_send_keeps_nothing_of_that_when_it_is_whole_or_given_u
     }
 }
 
+/// What is kept of the send has the name of a rival, since another participant had used the id.
+#[test]
+fn what_is_spelled_like_a_send_is_not_given_up_in_its_place() {
+    let mut bob = Bob::new();
+    let of = |seed| segments(&payload(seed, 2 * SEGMENT_BYTES)).remove(0);
+    let spelled = follows(message("alice", ONE, &segments(b"waits")[0]), "awaited");
+    bob.hear(spelled);
+    bob.hear(message("mallory", &id(ONE, 0), &of(1)));
+    bob.now_ms += TIMEOUT_MS / 2;
+    let content = message("alice", &id(ONE, 0), &of(2));
+    bob.hear(content.clone());
+    bob.now_ms += TIMEOUT_MS / 2;
+    bob.channel.expire(at(bob.now_ms));
+    // It is the only one of its id now.
+    bob.hear(content);
+    assert_eq!(bob.stat("incoming_contents"), 2);
+    bob.wait_for_expiry();
+    assert_eq!(bob.stat("incoming_contents"), 1);
+    bob.hear(message("carol", "awaited", &segments(b"cause")[0]));
+    assert_eq!(bob.released, [&b"cause"[..], b"waits"]);
+}
+
 #[test]
 fn a_message_that_is_spelled_like_a_send_is_one_beside_it() {
     for before in 0..=2 {

@@ -120,6 +120,13 @@ impl Machine {
         whole.map(|send| (&*send.sender_id, &*send.send_id))
     }
 
+    /// The senders and names of messages that are here in part.
+    #[cfg(debug_assertions)]
+    pub(crate) fn partial(&self) -> impl Iterator<Item = (&str, &str)> {
+        let partial = self.incoming.sends().filter(|send| send.is_partial());
+        partial.map(|send| (&*send.sender_id, &*send.send_id))
+    }
+
     /// What the parts count is what they hold: every test that stores something looks.
     #[cfg(debug_assertions)]
     pub(super) fn audit(&self) {

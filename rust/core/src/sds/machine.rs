@@ -505,6 +505,21 @@ impl Machine {
         held.or_else(|| self.incoming.find(sender_id, send_id))
     }
 
+    /// As [`Machine::send_of`], of what is partial: what is whole may be spelled like it.
+    fn partial_of(
+        &self,
+        message_id: Option<&str>,
+        sender_id: &str,
+        send_id: &str,
+    ) -> Option<SendRef> {
+        let send = |handle: &SendRef| self.incoming.get(*handle);
+        let is_partial = |handle: &SendRef| send(handle).is_some_and(IncomingSend::is_partial);
+        let held = self.held_of(message_id.unwrap_or(send_id), sender_id, send_id);
+        let held = held.filter(is_partial);
+        let found = held.or_else(|| self.incoming.find(sender_id, send_id));
+        found.filter(is_partial)
+    }
+
     /// The send that the owner calls so and that a content is held in: another one of its sender may be
     /// spelled like it.
     fn held_of(&self, message_id: &str, sender_id: &str, send_id: &str) -> Option<SendRef> {
@@ -611,16 +626,9 @@ impl Machine {
         keep_messages: bool,
         now: Now,
     ) -> bool {
-        let Some(handle) = self.send_of(message_id, sender_id, send_id) else {
+        let Some(handle) = self.partial_of(message_id, sender_id, send_id) else {
             return true;
         };
-        if !self
-            .incoming
-            .get(handle)
-            .is_some_and(|send| send.is_partial())
-        {
-            return true;
-        }
         let at_ms = now.monotonic_ms;
         let (given_up, incoming, mut voice, mut around) = self.around_given_up();
         given_up.give_up(

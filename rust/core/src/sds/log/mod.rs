@@ -153,7 +153,7 @@ impl Log {
         None
     }
 
-    /// Takes out an entry that came lately, as if it had not come; its message stays.
+    /// Takes out an entry, as if it had not come; its message stays.
     pub fn refuse(&mut self, entry: EntryRef) -> Option<Entry> {
         let mut refused = self.entries.remove(entry)?;
         self.index.remove(refused.message_id.as_bytes(), entry);
@@ -161,15 +161,14 @@ impl Log {
         if let Some(at) = self.arrival.iter().rposition(|slot| *slot == entry.slot()) {
             self.arrival.remove(at);
         }
+        self.forgotten.push((refused.message_id.clone(), false));
         Some(refused)
     }
 
-    /// As [`Log::refuse`], of an entry that may be stored.
+    /// As [`Log::refuse`], of the entry of an id.
     pub fn withdraw(&mut self, message_id: &[u8]) -> Option<(EntryRef, Entry)> {
         let handle = self.find(message_id)?;
-        let entry = self.refuse(handle)?;
-        self.forgotten.push((entry.message_id.clone(), false));
-        Some((handle, entry))
+        Some((handle, self.refuse(handle)?))
     }
 
     /// Puts a delivered send, by the content that stands for it, into the order: Lamport timestamp, then
