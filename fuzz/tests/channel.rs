@@ -78,3 +78,12 @@ fn a_content_that_was_refused_in_an_earlier_life_is_not_held_in_the_next() {
     }
     chat.end();
 }
+
+#[test]
+fn a_send_that_is_whole_with_a_rival_beside_its_spelling_is_waited_for_by_nobody() {
+    let mut chat = Chat::spelled(14_197_269_996_841_329_580);
+    for _ in 0..131 {
+        chat.step();
+    }
+    chat.end();
+}

@@ -855,6 +855,36 @@ fn what_is_spelled_like_a_send_is_not_given_up_in_its_place() {
     assert_eq!(bob.released, [&b"cause"[..], b"waits"]);
 }
 
+/// One of its contents has the name of a rival, since another participant had used the id; and where it
+/// was doubted, all that came of it is said again.
+#[test]
+fn what_is_spelled_like_a_send_leaves_nothing_of_that_when_it_is_whole_with_a_rival() {
+    for is_doubted in [false, true] {
+        let mut bob = Bob::new();
+        let spelled = follows(message("alice", ONE, &segments(b"waits")[0]), "awaited");
+        bob.hear(spelled);
+        bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+        let real = payload(1, 2 * SEGMENT_BYTES);
+        let of_hash = |payload| data_segments(keccak256(&real), payload);
+        let contents =
+            [0, 1].map(|at| message("alice", &id(ONE, at), &of_hash(&real)[at as usize]));
+        let [first, second] = contents;
+        if is_doubted {
+            let forged = &of_hash(&payload(2, 2 * SEGMENT_BYTES))[1];
+            bob.hear(message("alice", &id(ONE, 2), forged));
+            bob.hear(first);
+            assert_eq!(bob.stat("given_up_sends"), 1);
+            bob.hear(second);
+        } else {
+            bob.hear(second);
+            bob.hear(first);
+        }
+        assert_eq!(bob.released, [b"of mallory".to_vec(), real.clone()]);
+        let held = ["incoming_contents", "given_up_sends"].map(|name| bob.stat(name));
+        assert_eq!(held, [1, 0], "{is_doubted}");
+    }
+}
+
 #[test]
 fn a_message_that_is_spelled_like_a_send_is_one_beside_it() {
     for before in 0..=2 {

@@ -456,20 +456,16 @@ impl Machine {
         inferred: &[Name],
         now: Now,
     ) {
-        let of_rival =
-            rival_of(send_id).and_then(|shared| self.held_of(message_id?, sender_id, shared));
-        let of_rival = of_rival.filter(|handle| {
-            self.incoming
-                .get(*handle)
-                .is_some_and(IncomingSend::is_partial)
-        });
+        // One that is called by its own content is of no send.
+        let shared = rival_of(send_id).filter(|_| message_id != Some(send_id));
+        let of_rival = shared.and_then(|shared| self.partial_of(message_id, sender_id, shared));
         let found = of_rival.or_else(|| self.send_of(message_id, sender_id, send_id));
         let send = found.and_then(|found| Some((found, self.incoming.get(found)?)));
         match send {
             Some((_, send)) if send.reconstructed => {}
             Some((handle, send)) if !send.contents.is_empty() => {
                 let more = content_count as usize > send.contents.len() || !inferred.is_empty();
-                if self.given_up.knows(sender_id, send_id) {
+                if self.given_up.withholds(Some(send)) {
                     self.on_whole(handle, now);
                 }
                 if more {
