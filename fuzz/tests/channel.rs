@@ -87,3 +87,12 @@ fn a_send_that_is_whole_with_a_rival_beside_its_spelling_is_waited_for_by_nobody
     }
     chat.end();
 }
+
+#[test]
+fn what_is_spelled_like_a_send_that_waits_and_says_the_same_is_waited_for_by_nobody() {
+    let mut chat = Chat::spelled(16_241_143_148_670_174_064);
+    for _ in 0..192 {
+        chat.step();
+    }
+    chat.end();
+}

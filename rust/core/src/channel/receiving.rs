@@ -323,7 +323,8 @@ impl Receiving {
         let source = source_of(&came.content);
         // SDS may have released it and said so behind what it says now.
         let awaits_release = |hash| {
-            self.whole.contains(&key, hash) && sds.is_reconstructed(&came.sender_id, &send_id)
+            self.whole.contains(&key, hash)
+                && sds.is_reconstructed(&came.message_id, &came.sender_id, &send_id)
         };
         let outcome = self
             .reassembler

@@ -886,6 +886,39 @@ fn what_is_spelled_like_a_send_leaves_nothing_of_that_when_it_is_whole_with_a_ri
 }
 
 #[test]
+fn what_is_spelled_like_a_send_that_waits_and_says_the_same_is_not_waited_for() {
+    let content = &segments(b"once")[0];
+    let of_send = follows(message("alice", &id(ONE, 0), content), "awaited");
+    let spelled = follows(message("alice", ONE, content), "awaited");
+    for messages in [[of_send.clone(), spelled.clone()], [spelled, of_send]] {
+        let mut bob = Bob::new();
+        for message in messages {
+            bob.hear(message);
+        }
+        assert_eq!(bob.stat("incoming_contents"), 1);
+        bob.commit();
+        bob.hear(message("carol", "awaited", &segments(b"cause")[0]));
+        assert_eq!(bob.released, [&b"cause"[..], b"once"]);
+    }
+}
+
+#[test]
+fn a_rival_of_what_is_spelled_like_a_send_leaves_that_partial() {
+    let mut bob = Bob::new();
+    let spelled = |sender, text: &[u8]| message(sender, ONE, &segments(text)[0]);
+    bob.hear(follows(spelled("mallory", b"waits"), "awaited"));
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    for (at, content) in (0..).zip(data_segments(keccak256(&real), &real)) {
+        bob.hear(message("alice", &id(ONE, at), &content));
+        if at == 0 {
+            bob.hear(spelled("alice", b"rival"));
+            assert_eq!(bob.stat("incoming_contents"), 2);
+        }
+    }
+    assert_eq!(bob.released, [b"rival".to_vec(), real]);
+}
+
+#[test]
 fn a_message_that_is_spelled_like_a_send_is_one_beside_it() {
     for before in 0..=2 {
         let mut bob = Bob::new();

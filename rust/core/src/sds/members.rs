@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::config::Now;
 use super::events::{Event, Transmit, TransmitKind};
 use super::flights::Flight;
-use super::ids::{content_id, entry_bytes_max, split_content_id, split_lacking_id};
+use super::ids::{content_id, entry_bytes_max, is_joined, split_content_id, split_lacking_id};
 use super::incoming::SendRef;
 use super::machine::Machine;
 use super::name::Name;
@@ -261,11 +261,19 @@ impl Machine {
         send.is_some_and(|send| send.is_partial())
     }
 
-    /// Whether all of a send of another participant is here, and it waits for what it follows.
-    pub fn is_reconstructed(&self, sender_id: &str, send_id: &str) -> bool {
-        let send = self.incoming.find(sender_id, send_id);
-        send.and_then(|send| self.incoming.get(send))
-            .is_some_and(|send| send.reconstructed)
+    /// Whether all of a send of another participant is here, and it waits for what it follows. A content of
+    /// another send that is spelled like it is none of it.
+    pub fn is_reconstructed(&self, message_id: &str, sender_id: &str, send_id: &str) -> bool {
+        let Some(found) = self.incoming.find(sender_id, send_id) else {
+            return false;
+        };
+        let entry = self.log.find(message_id.as_bytes());
+        let held_in = entry.and_then(|entry| self.log.get(entry)?.send);
+        let send = self.incoming.get(found);
+        send.is_some_and(|send| {
+            send.reconstructed
+                && (is_joined(&send.key) || held_in.is_none_or(|held_in| held_in == found))
+        })
     }
 
     /// So many contents that others made of a send are here now, and it is not whole.
