@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shardwire._native import FileChunk, FileManifest
 from shardwire.durable_files import sync_directory
-from shardwire.files.chain import END_OF_CHAIN, HASH_BYTES, chunk_count_of, chunk_hash
+from shardwire.files.chain import END_OF_CHAIN, HASH_BYTES, chunk_count_of, chunk_hash, file_has_chain
 
 # What a file system without hard links answers.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK})
@@ -23,17 +23,23 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSU
 class PartialFile:
     """The first chunks of one file.
 
+    Args:
+        destination: Where it appears when it is whole.
+        manifest: What was offered.
+        receiver_mark: Tells apart who receives it: each writes files of its own, also where several receive the same
+            file in one directory.
+
     Attributes:
         next_index: The first chunk that is not held.
     """
 
-    def __init__(self, destination: Path, manifest: FileManifest) -> None:
+    def __init__(self, destination: Path, manifest: FileManifest, receiver_mark: str) -> None:
         self.destination = destination
         self.manifest = manifest
         self.chunk_count = chunk_count_of(manifest.size_bytes, manifest.chunk_size_bytes)
         self.next_index = 0
         self._next_hash = manifest.chain_hash
-        stem = f".{manifest.transfer_id.hex()}"
+        stem = f".{manifest.transfer_id.hex()}.{receiver_mark}"
         self._data = destination.with_name(f"{stem}.part")
         # The hashes that came with the chunks: without them what a crash leaves could not be verified.
         self._hashes = destination.with_name(f"{stem}.hashes")
@@ -83,14 +89,25 @@ class PartialFile:
         self._advance(chunk.next_hash)
 
     def finish(self) -> None:
-        """Makes the whole file durable, then gives it its name.
+        """Makes the whole file durable, then gives it its name, unless somebody else has put this very file there.
 
         Raises:
-            FileExistsError: There is something of that name.
+            FileExistsError: There is another file of that name.
             OSError: It could not be done.
         """
         with self._data.open("r+b") as file:
             os.fsync(file.fileno())
+        try:
+            self._name()
+        except FileExistsError:
+            # Another receiver in this directory may have had it first.
+            if not self.is_there():
+                raise
+            return
+        self._hashes.unlink(missing_ok=True)
+        sync_directory(self.destination.parent)
+
+    def _name(self) -> None:
         try:
             # Unlike a rename, a link never takes the place of a file.
             os.link(self._data, self.destination)
@@ -101,15 +118,30 @@ class PartialFile:
             if os.path.lexists(self.destination):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.destination)) from None
             self._data.rename(self.destination)
-        self._hashes.unlink(missing_ok=True)
-        sync_directory(self.destination.parent)
 
-    def accept(self) -> None:
-        """Makes durable what stands under the destination's name, and removes what was received.
+    def is_there(self) -> bool:
+        """Whether the destination has this very file; then it is durable, and what was received is removed.
 
         Raises:
-            OSError: It could not be done.
+            FileExistsError: It has another one.
+            OSError: It cannot be read, or not be made durable; or nothing can be of that name.
         """
+        manifest, path = self.manifest, self.destination
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            return False
+        if path.is_dir():
+            text = "the place chosen is a directory: choose the path of a file in it"
+            raise FileExistsError(errno.EEXIST, text, str(path))
+        if not file_has_chain(path, manifest.size_bytes, manifest.chunk_size_bytes, manifest.chain_hash):
+            raise FileExistsError(errno.EEXIST, "there is another file of that name", str(path))
+        # A crash between the two names of a finished file leaves both; and who put it there may not have made it
+        # durable.
+        self._accept()
+        return True
+
+    def _accept(self) -> None:
         with self.destination.open("rb") as file:
             os.fsync(file.fileno())
         sync_directory(self.destination.parent)

@@ -16,7 +16,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardwire._native import FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_status
+from shardwire._native import (
+    FileChunk,
+    FileManifest,
+    FileStatus,
+    decode_file_message,
+    encode_file_status,
+    keccak256,
+)
 from shardwire.errors import ShardwireError
 from shardwire.events import (
     FileFailedEvent,
@@ -25,7 +32,6 @@ from shardwire.events import (
     FileReceivedEvent,
     MessageReceivedEvent,
 )
-from shardwire.files.chain import file_has_chain
 from shardwire.files.names import fault_of
 from shardwire.files.partial import PartialFile
 from shardwire.files.transport import Announce, FileChannel, FileState, NewNonce
@@ -127,6 +133,7 @@ class FileReceiver:
         self._choose = choose
         self._file_bytes_max = file_bytes_max
         self._peer_log = peer_log
+        self._mark = keccak256(f"{len(channel.channel_id)} {channel.channel_id}{channel.sender_id}".encode()).hex()[:16]
         # The one that was heard of longest ago comes first.
         self._transfers: OrderedDict[bytes, _Transfer] = OrderedDict()
         self._strange: OrderedDict[bytes, None] = OrderedDict()
@@ -158,10 +165,10 @@ class FileReceiver:
 
     async def _take(self, manifest: FileManifest, sender_id: str) -> None:
         destination = await self._destination_of(manifest, sender_id)
-        partial = PartialFile(destination, manifest)
+        partial = PartialFile(destination, manifest, self._mark)
         transfer = _Transfer(partial, sender_id, manifest.session, _now_ms())
         try:
-            if await asyncio.to_thread(_is_there, partial):
+            if await asyncio.to_thread(partial.is_there):
                 await self._on_received(transfer)
                 return
             if any(other.partial.destination == destination for other in self._transfers.values()):
@@ -199,9 +206,8 @@ class FileReceiver:
         if not isinstance(chosen, str | os.PathLike):
             said = f"the place chosen is a {type(chosen).__name__}"
             raise _Refused("failed", f"{said}: it must be the path of a file, or None")
-        destination = Path(chosen)
-        if not destination.name:
-            raise _Refused("failed", f"the place chosen is {str(destination)!r}: it must be the path of a file")
+        if (destination := _path_of_file(chosen)) is None:
+            raise _Refused("failed", f"the place chosen is {str(chosen)!r}: it must be the path of a file")
         return destination
 
     def _has_room(self) -> bool:
@@ -358,23 +364,13 @@ def _now_ms() -> float:
     return asyncio.get_running_loop().time() * 1_000
 
 
-def _is_there(partial: PartialFile) -> bool:
-    """Whether the destination has this very file.
-
-    Raises:
-        FileExistsError: It has another one.
-    """
-    manifest, path = partial.manifest, partial.destination
-    if not os.path.lexists(path):
-        return False
-    if path.is_dir():
-        text = "the place chosen is a directory: choose the path of a file in it"
-        raise FileExistsError(errno.EEXIST, text, str(path))
-    if not file_has_chain(path, manifest.size_bytes, manifest.chunk_size_bytes, manifest.chain_hash):
-        raise FileExistsError(errno.EEXIST, "there is another file of that name", str(path))
-    # A crash between the two names of a finished file leaves both; and who put it there may not have made it durable.
-    partial.accept()
-    return True
+def _path_of_file(chosen: str | os.PathLike[str]) -> Path | None:
+    """The path that was chosen; None where no file can have it."""
+    try:
+        path = Path(chosen)
+        return path if path.name and b"\0" not in os.fsencode(path) else None
+    except (TypeError, UnicodeEncodeError):  # a path of bytes, or a lone surrogate
+        return None
 
 
 def _begin(partial: PartialFile) -> None:

@@ -20,6 +20,10 @@ class FileChannel(Protocol):
     """The part of `ReliableChannel` that transfers use."""
 
     @property
+    def channel_id(self) -> str:
+        """The channel's id."""
+
+    @property
     def sender_id(self) -> str:
         """The id under which this participant sends."""
 

@@ -112,7 +112,7 @@ def receive(partial: PartialFile, chunks: list[FileChunk]) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_a_partial_file_becomes_the_file(tmp_path: Path, size: int) -> None:
     data = data_of(size)
-    partial = PartialFile(tmp_path / "a.bin", offer_of(data))
+    partial = PartialFile(tmp_path / "a.bin", offer_of(data), "bob")
     partial.resume()
     for chunk in chunks_of(data):
         assert not partial.is_whole
@@ -128,7 +128,7 @@ def test_a_partial_file_becomes_the_file(tmp_path: Path, size: int) -> None:
 def test_a_wrong_chunk_does_not_fit() -> None:
     data = data_of(3 * CHUNK + 5)
     first, second, *_, last = chunks_of(data)
-    partial = PartialFile(Path("a.bin"), offer_of(data))
+    partial = PartialFile(Path("a.bin"), offer_of(data), "bob")
     assert partial.fits(first)
     altered = bytes([first.data[0] ^ 1]) + first.data[1:]
     for index, chunk_data, next_hash in (
@@ -152,14 +152,14 @@ def test_a_chain_that_goes_on_behind_the_last_chunk_is_refused(tmp_path: Path) -
     )
     manifest = decode_file_message(message)
     assert isinstance(manifest, FileManifest)
-    partial = PartialFile(tmp_path / "a", manifest)
+    partial = PartialFile(tmp_path / "a", manifest, "bob")
     assert not partial.fits(chunks_of(data)[0])
     message, _ = encode_file_manifest(
         name="a", size_bytes=0, chunk_size_bytes=CHUNK, chain_hash=by_definition(data)[0], nonce=1, session=9
     )
     manifest = decode_file_message(message)
     assert isinstance(manifest, FileManifest)
-    assert not PartialFile(tmp_path / "a", manifest).is_whole
+    assert not PartialFile(tmp_path / "a", manifest, "bob").is_whole
 
 
 def test_a_claimed_size_allocates_and_writes_nothing(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_claimed_size_allocates_and_writes_nothing(tmp_path: Path) -> None:
     )
     manifest = decode_file_message(message)
     assert isinstance(manifest, FileManifest)
-    partial = PartialFile(tmp_path / "a", manifest)
+    partial = PartialFile(tmp_path / "a", manifest, "bob")
     partial.resume()
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0, 0]
 
@@ -179,7 +179,7 @@ def test_what_a_crash_leaves_is_taken_up_as_far_as_it_is_right(tmp_path: Path) -
     chunks = chunks_of(data)
     resumed_at = set()
     for _ in range(60):
-        partial = PartialFile(tmp_path / "a.bin", offer_of(data))
+        partial = PartialFile(tmp_path / "a.bin", offer_of(data), "bob")
         partial.resume()
         assert partial.next_index == 0
         held = rng.randrange(len(chunks) + 1)
@@ -199,7 +199,7 @@ def test_what_a_crash_leaves_is_taken_up_as_far_as_it_is_right(tmp_path: Path) -
                 stored[place] ^= 1
                 path.write_bytes(stored)
                 right = min(right, place // unit)
-        again = PartialFile(tmp_path / "a.bin", offer_of(data))
+        again = PartialFile(tmp_path / "a.bin", offer_of(data), "bob")
         again.resume()
         assert again.next_index == right
         resumed_at.add(right)
@@ -219,7 +219,7 @@ def test_a_file_that_is_there_is_never_replaced(tmp_path: Path, links: bool, mon
     if not links:
         monkeypatch.setattr(partial_module.os, "link", refuse)
     data = data_of(100)
-    partial = PartialFile(tmp_path / "a.bin", offer_of(data))
+    partial = PartialFile(tmp_path / "a.bin", offer_of(data), "bob")
     partial.resume()
     receive(partial, chunks_of(data))
     (tmp_path / "a.bin").symlink_to(tmp_path / "nowhere")
@@ -228,5 +228,23 @@ def test_a_file_that_is_there_is_never_replaced(tmp_path: Path, links: bool, mon
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "a.bin").unlink()
     partial.finish()
+    assert (tmp_path / "a.bin").read_bytes() == data
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_two_receive_a_file_in_one_directory(tmp_path: Path) -> None:
+    """What one has written the other one neither cuts off nor misses."""
+    data = data_of(3 * CHUNK)
+    first, second, third = chunks_of(data)
+    bob, carol = (PartialFile(tmp_path / "a.bin", offer_of(data), name) for name in ("bob", "carol"))
+    bob.resume()
+    receive(bob, [first])
+    carol.resume()
+    assert carol.next_index == 0
+    receive(bob, [second, third])
+    bob.finish()
+    assert (tmp_path / "a.bin").read_bytes() == data
+    receive(carol, [first, second, third])
+    carol.finish()
     assert (tmp_path / "a.bin").read_bytes() == data
     assert os.listdir(tmp_path) == ["a.bin"]

@@ -221,6 +221,19 @@ def test_several_receivers_some_of_them_late(source: Path, inbox: Path, tmp_path
     assert (inbox / "photo.raw").read_bytes() == (elsewhere / "photo.raw").read_bytes() == DATA
 
 
+def test_two_participants_receive_a_file_in_one_directory(source: Path, inbox: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob, carol = [await world.join(name) for name in ("alice", "bob", "carol")]
+        for receiver in (bob, carol):
+            receiver.receive_files(inbox)
+        received = await alice.send_file(source, chunk_size_bytes=CHUNK, delivered_when={"bob", "carol"})
+        assert received == {"bob", "carol"}
+
+    run_world(scenario, LOSSY)
+    assert os.listdir(inbox) == ["photo.raw"]
+    assert (inbox / "photo.raw").read_bytes() == DATA
+
+
 def test_who_takes_it_is_waited_for_though_another_has_it(source: Path, inbox: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -817,6 +830,8 @@ def test_a_channel_that_closes_ends_the_sending(source: Path) -> None:
         (True, "failed", "the place chosen is a bool: it must be the path of a file, or None"),
         (b"place", "failed", "the place chosen is a bytes: it must be the path of a file, or None"),
         (".", "failed", "the place chosen is '.': it must be the path of a file"),
+        ("inbox/a\0", "failed", r"the place chosen is 'inbox/a\x00': it must be the path of a file"),
+        ("inbox/\ud800", "failed", r"the place chosen is 'inbox/\ud800': it must be the path of a file"),
         ("inbox", "exists", "the place chosen is a directory: choose the path of a file in it: 'inbox'"),
     ],
 )
@@ -837,6 +852,17 @@ def test_what_is_no_place_for_a_file_says_so(
     assert inbox.name == "inbox"
     run_world(scenario)
     assert [(event.reason, event.error) for event in failed] == [(reason, error)]
+
+
+def test_a_name_that_no_file_can_have_is_refused_before_anything_is_sent(source: Path, inbox: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(lambda offer: inbox / ("x" * 300))
+        with pytest.raises(FileRefusedError, match=r"refused by 'bob' \(failed\)"):
+            await alice.send_file(source, delivered_when={"bob"}, timeout_ms=60_000)
+
+    world = run_world(scenario)
+    assert "requested" not in {status.state for status in statuses(world, "bob")}
 
 
 def test_a_function_that_chooses_and_raises_is_told_of_in_the_log(
