@@ -6,6 +6,7 @@ import io
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -195,3 +196,23 @@ def test_a_full_disk_leaves_the_old_file_where_one_is_rebuilt(tmp_path: Path) ->
     assert answer.stderr.startswith("shardwire: b: ")
     assert (tmp_path / "b").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "parts"]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("inspect parts/data-000.segment >&-", ""),
+        ("inspect parts/data-000.segment --json >&-", ""),
+        ("inspect parts/data-000.segment --json > /dev/full", "standard output: No space left on device"),
+        ("reassemble parts -o - >&-", "standard output: it is closed"),
+        ("reassemble parts -o - > /dev/full", "standard output: No space left on device"),
+        ("segment - -o other <&-", "standard input: it is closed"),
+    ],
+)
+def test_a_standard_stream_that_is_closed_or_full(tmp_path: Path, line: str, error: str) -> None:
+    (tmp_path / "a").write_bytes(PAYLOAD)
+    assert run(["segment", str(tmp_path / "a"), "-o", str(tmp_path / "parts"), "-s", "1024", "-q"]) == 0
+    command = f"{shlex.quote(sys.executable)} -m shardwire {line}"
+    answer = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.stderr == (f"shardwire: {error}\n" if error else "")
+    assert answer.returncode == int(bool(error))

@@ -385,3 +385,25 @@ def test_a_message_that_nobody_reads_any_more_is_told_of(
         if kept:
             again = command(tmp_path, "listen", *bob, *state, "--count", "1", "--quiet")
             assert again.stdout.endswith(b"alice (again, after a crash): second\n")
+
+
+def test_a_message_that_finds_the_disk_full_is_shown_by_the_next_command(tmp_path: Path) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        alice, bob = member(server.url, "alice"), member(server.url, "bob")
+        line = shlex.join([sys.executable, "-m", "shardwire.cli", "listen", *bob, "--state", "state"])
+        with subprocess.Popen(
+            ["bash", "-c", f"exec {line} > /dev/full"], cwd=tmp_path, env=environment(), stderr=subprocess.PIPE
+        ) as full:
+            assert full.stderr is not None
+            assert full.stderr.readline().startswith(b"bob takes part")
+            sent = command(tmp_path, "send", "-", *alice, given=b"kept")
+            assert sent.returncode == 0, sent.stderr
+            told = full.stderr.read().decode().splitlines()
+            assert full.wait(PATIENCE_S) == 1
+        assert told[-2:] == [
+            "shardwire: the standard output takes nothing more (No space left on device), so a message of 4 bytes from "
+            "alice was not shown: it is kept in state, and shown by the next command that has this --state",
+            "shardwire: standard output: No space left on device",
+        ]
+        again = command(tmp_path, "listen", *bob, "--state", "state", "--count", "1", "--quiet")
+        assert again.stdout.endswith(b"alice (again, after a crash): kept\n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from shardwire import keccak256
 from shardwire.config import ErasureCode, ReassemblyLimits, SegmentationConfig, SegmentWireFormat
@@ -29,6 +30,7 @@ SEGMENT_SUFFIX = ".segment"
 SEGMENT_SIZE_BYTES_MAX = 1 << 30
 # As the name of a file: the standard input, or the standard output.
 STANDARD_STREAM = "-"
+STANDARD_OUTPUT = "standard output"
 # Leopard works on multiples of this.
 LEOPARD_ALIGNMENT_BYTES = 64
 
@@ -145,7 +147,7 @@ def reassemble_directory(
     write_output(output, done.payload)
     recovered = len(done.data_segments_recovered)
     how = f"{recovered} recovered through parity ({done.erasure_code})" if recovered else "no parity needed"
-    place = "standard output" if str(output) == STANDARD_STREAM else output
+    place = STANDARD_OUTPUT if str(output) == STANDARD_STREAM else output
     return Outcome(
         f"{place}: {len(done.payload):,} bytes from {max(done.data_segment_count, 1)} data segments, {how}, "
         f"Keccak-256 {message_hash.hex()}{found.ignored()}",
@@ -214,7 +216,16 @@ def _receiving_config(
 
 
 def _read(path: Path) -> bytes:
-    return sys.stdin.buffer.read() if str(path) == STANDARD_STREAM else path.read_bytes()
+    return standard_input().read() if str(path) == STANDARD_STREAM else path.read_bytes()
+
+
+def standard_input() -> BinaryIO:
+    """Raises:
+    OSError: It was closed before the command began.
+    """
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed", "standard input")
+    return sys.stdin.buffer
 
 
 def _name_of(path: Path) -> str:
@@ -268,10 +279,12 @@ def write_output(output: Path, payload: bytes) -> None:
     """Writes a file as a whole, or leaves the old one; "-" is the standard output.
 
     Raises:
-        OSError: It cannot be written; it names `output`.
+        OSError: It cannot be written; it names `output`, or the standard output.
     """
     try:
         if str(output) == STANDARD_STREAM:
+            if sys.stdout is None:
+                raise OSError(errno.EBADF, "it is closed")
             sys.stdout.buffer.write(payload)
             sys.stdout.buffer.flush()
         elif output.exists() and not output.is_file():
@@ -281,7 +294,8 @@ def write_output(output: Path, payload: bytes) -> None:
             _write_atomically(output.resolve(), payload)
     except OSError as error:
         # A temporary file's name would say nothing to the user.
-        raise OSError(error.errno, error.strerror, str(output)) from None
+        name = STANDARD_OUTPUT if str(output) == STANDARD_STREAM else str(output)
+        raise OSError(error.errno, error.strerror, name) from None
 
 
 def _write_atomically(output: Path, payload: bytes) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shardwire import quoting
+from shardwire.cli.segment_files import STANDARD_OUTPUT
 from shardwire.events import MessageReceivedEvent
 
 # Of a message that is shown to people.
@@ -58,13 +59,18 @@ class Output:
     Args:
         as_json: Whether scripts read it.
         quiet: Whether people are told what they asked for, and nothing beside.
-        on_closed: Called once when nobody reads the standard output any more.
+        on_closed: Called once when the standard output takes nothing more: nobody reads it, or its disk is full. None
+            where the command ends with that anyway.
+
+    Attributes:
+        failure: Why it cannot be written, where that is another reason than that nobody reads it.
     """
 
-    def __init__(self, *, as_json: bool, quiet: bool = False, on_closed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, as_json: bool, quiet: bool = False, on_closed: Callable[[], None] | None = None) -> None:
         self.as_json = as_json
         self.quiet = quiet
         self.is_closed = False
+        self.failure: OSError | None = None
         self._on_closed = on_closed
 
     def event(self, name: str, **fields: Any) -> None:
@@ -86,18 +92,31 @@ class Output:
         """What nobody may miss: on the standard error stream, for scripts and the quiet, too."""
         print(f"shardwire: {line}", file=sys.stderr, flush=True)
 
+    @property
+    def why_closed(self) -> str:
+        """Why what comes is not shown any more, for people."""
+        if self.failure is None:
+            return "nobody reads the standard output any more"
+        return f"the standard output takes nothing more ({self.failure.strerror})"
+
     def _write(self, line: str) -> None:
-        if self.is_closed:
+        # Closed from the beginning it is as the null device.
+        if self.is_closed or sys.stdout is None:
             return
         try:
             # What standard output cannot encode is no reason to end.
             encoding = sys.stdout.encoding or "utf-8"
             print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-        except BrokenPipeError:
+        except OSError as error:
             self.is_closed = True
-            # Python would complain once more when it ends.
+            # Python would write what is left once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            self._on_closed()
+            if not isinstance(error, BrokenPipeError):
+                self.failure = OSError(error.errno, error.strerror, STANDARD_OUTPUT)
+            if self._on_closed is not None:
+                self._on_closed()
+            elif self.failure is not None:
+                raise self.failure from None
 
 
 def time_of_day() -> str:

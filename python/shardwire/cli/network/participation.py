@@ -185,16 +185,15 @@ class Member:
     async def show(self, event: MessageReceivedEvent, written: Path | None = None) -> None:
         """Tells a message that came in, and the file that holds it where there is one.
 
-        Where nobody reads it any more this does not return: the message is not ours, and the next life of the state
+        Where nobody can read it any more this does not return: the message is not ours, and the next life of the state
         is given it.
         """
         if not self.output.is_closed:
             if tell_received(self.output, event, written) or written is not None:
                 return
             self.output.complain(
-                "nobody reads the standard output any more, so a message of "
-                f"{len(event.message):,} bytes from {printable(event.sender_id)} was not shown: "
-                + self.participation.unread
+                f"{self.output.why_closed}, so a message of {len(event.message):,} bytes from "
+                f"{printable(event.sender_id)} was not shown: {self.participation.unread}"
             )
         await asyncio.Event().wait()
 
@@ -213,6 +212,7 @@ async def taking_part(participation: Participation, interruption: Interruption) 
         typer.BadParameter: An option does not fit what the state or the network says.
         ShardwireError: The state or the network cannot be used.
         InterruptedByUserError: The user ended it before it began.
+        OSError: The standard output could not be written.
     """
     output = Output(as_json=participation.as_json, quiet=participation.quiet, on_closed=interruption.want)
     node = participation.node
@@ -243,6 +243,9 @@ async def taking_part(participation: Participation, interruption: Interruption) 
             watching.cancel()
         await node.stop()
         persistence.close()
+        if output.failure is not None:
+            # What it was for could not be told, however it ended.
+            raise output.failure from None
 
 
 async def _open_channel(participation: Participation, config: ChannelConfig) -> ReliableChannel:

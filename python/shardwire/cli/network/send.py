@@ -18,6 +18,7 @@ from shardwire.channel.sending.segment_size import divide_message
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
 from shardwire.cli.network.output import Output, printable
 from shardwire.cli.network.participation import Member, Participation, taking_part
+from shardwire.cli.segment_files import standard_input
 from shardwire.config import SegmentationConfig
 from shardwire.errors import PayloadTooLargeError, ShardwireError
 from shardwire.events import (
@@ -48,7 +49,7 @@ def read_message(file: Path, participation: Participation) -> bytes:
     limit = message_bytes_max(participation)
     if str(file) == STANDARD_INPUT:
         # No more than needed of an input without an end.
-        message = sys.stdin.buffer.read(limit + 1)
+        message = standard_input().read(limit + 1)
         if len(message) > limit:
             raise _too_large("the standard input", None, limit)
         return message
