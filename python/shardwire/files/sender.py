@@ -37,6 +37,7 @@ from shardwire.events import (
 )
 from shardwire.files.chain import FileSource
 from shardwire.files.names import fault_of
+from shardwire.files.receiver import REPORT_BYTES
 from shardwire.files.transport import Announce, FileChannel, NewNonce
 
 DoneWhen = int | Literal["any"] | Set[str]
@@ -174,8 +175,7 @@ class FileSender:
         self._wake.clear()
         pending = {send.request_id for send in self._channel.pending()}
         self._in_flight = {request: index for request, index in self._in_flight.items() if request in pending}
-        is_wanted = any(receiver.state == "receiving" for receiver in self._receivers.values())
-        if is_wanted and self._next_index < self._source.chunk_count and len(self._in_flight) < self._window:
+        if self._next_index < self._index_max() and len(self._in_flight) < self._window:
             await self._send_chunk()
         elif self._offer_is_due(pending):
             await self._offer()
@@ -188,6 +188,16 @@ class FileSender:
                 await asyncio.wait_for(self._wake.wait(), _LOOK_S)
             except TimeoutError:
                 return
+
+    def _index_max(self) -> int:
+        """The chunk before which to stop, until receivers say that they have more.
+
+        A channel acknowledges what waits there for an earlier message, too, as where a receiver began anew and lacks
+        what its former life had acknowledged: a sender that went on would soon not have that any more.
+        """
+        held = max((each.next_index for each in self._receivers.values() if each.state == "receiving"), default=None)
+        ahead = self._window + -(-REPORT_BYTES // self._source.chunk_size_bytes)
+        return 0 if held is None else min(held + ahead, self._source.chunk_count)
 
     async def _send_chunk(self) -> None:
         # Counted first: while it is read and sent, a receiver may ask for an earlier one.

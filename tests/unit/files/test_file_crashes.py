@@ -27,7 +27,8 @@ DATA = random.Random(11).randbytes(60 * CHUNK + 123)
 @pytest.fixture(autouse=True)
 def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_module, "WINDOW_BYTES", 6 * CHUNK)
-    monkeypatch.setattr(receiver_module, "REPORT_BYTES", 4 * CHUNK)
+    for module in (sender_module, receiver_module):
+        monkeypatch.setattr(module, "REPORT_BYTES", 4 * CHUNK)
 
 
 class Crashes:

@@ -26,6 +26,7 @@ from shardwire import (
     FileProgressEvent,
     FileReceivedEvent,
     FileRefusedError,
+    MessageReceivedEvent,
     MessageSendErrorEvent,
     QueueFullError,
     ReliableChannel,
@@ -59,7 +60,8 @@ DATA = random.Random(3).randbytes(20 * CHUNK + 77)
 def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few chunks meet the limits that others meet at hundreds of megabytes."""
     monkeypatch.setattr(sender_module, "WINDOW_BYTES", 6 * CHUNK)
-    monkeypatch.setattr(receiver_module, "REPORT_BYTES", 2 * CHUNK)
+    for module in (sender_module, receiver_module):
+        monkeypatch.setattr(module, "REPORT_BYTES", 2 * CHUNK)
 
 
 @pytest.fixture
@@ -136,6 +138,34 @@ def test_no_more_than_the_window_is_under_way(source: Path, inbox: Path) -> None
     run_world(scenario, LOSSY)
     # And the offer.
     assert 4 <= most <= 7
+
+
+def test_who_says_nothing_is_sent_no_more_than_the_window_and_a_report(source: Path) -> None:
+    """Its channel acknowledges what it cannot hand over yet."""
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=25_000))
+        await told(bob, MessageReceivedEvent)
+        [offer] = map(decode_file_message, world.messages("bob"))
+        assert isinstance(offer, FileManifest)
+
+        async def say(state: str, next_index: int) -> set[int]:
+            await bob.send(
+                encode_file_status(
+                    transfer_id=offer.transfer_id, state=state, next_index=next_index, session=offer.session, nonce=9
+                )
+            )
+            await asyncio.sleep(10)
+            messages = map(decode_file_message, world.messages("bob"))
+            return {message.index for message in messages if isinstance(message, FileChunk)}
+
+        assert await say("requested", 0) == set(range(8))
+        assert await say("held", 5) == set(range(13))
+        with pytest.raises(TimeoutError, match="'bob' has 5 of 21 chunks"):
+            await sending
+
+    run_world(scenario)
 
 
 def test_sent_again_it_is_there_already(source: Path, inbox: Path) -> None:
