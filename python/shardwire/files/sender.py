@@ -66,6 +66,7 @@ _LOOK_S = 1.0
 @dataclass(slots=True)
 class _Receiver:
     next_index: int = 0
+    asked_index: int = -1
     heard_ms: float = 0.0
     state: Literal["receiving", "received", "refused", "lost"] = "lost"
     reason: FileReason = ""
@@ -290,7 +291,9 @@ class FileSender:
         index = receiver.next_index
         others = any(each.state == "receiving" for each in self._receivers.values() if each is not receiver)
         receiver.state = "receiving"
-        if was_receiving and index in self._in_flight.values():
+        # Who asks for it again has had a later one: it came before the offer was taken, and is acknowledged soon.
+        is_repeated, receiver.asked_index = receiver.asked_index == index, index
+        if was_receiving and index in self._in_flight.values() and not is_repeated:
             # It is on its way.
             return
         self._next_index = min(self._next_index, index) if others else index

@@ -168,6 +168,31 @@ def test_who_says_nothing_is_sent_no_more_than_the_window_and_a_report(source: P
     run_world(scenario)
 
 
+def test_who_asks_again_for_a_chunk_that_is_on_its_way_had_no_use_for_it(source: Path) -> None:
+    """It came before the offer was taken, and its acknowledgement has not come yet."""
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=25_000))
+        await told(bob, MessageReceivedEvent)
+        [offer] = map(decode_file_message, world.messages("bob"))
+        assert isinstance(offer, FileManifest)
+        for nonce in (1, 2):
+            await bob.send(
+                encode_file_status(
+                    transfer_id=offer.transfer_id, state="requested", next_index=0, session=offer.session, nonce=nonce
+                )
+            )
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        messages = map(decode_file_message, world.messages("bob"))
+        assert [message.index for message in messages if isinstance(message, FileChunk)].count(0) > 1
+        with pytest.raises(TimeoutError):
+            await sending
+
+    run_world(scenario, NetworkConditions(delay_ms=(200, 200)))
+
+
 def test_sent_again_it_is_there_already(source: Path, inbox: Path) -> None:
     async def scenario(world: World) -> None:
         alice, bob = await world.join("alice"), await world.join("bob")
