@@ -56,6 +56,8 @@ OFFER_INTERVAL_MS_MAX = 600_000
 OFFER_INTERVAL_MS_MIN = 1_000
 # Enough participants have the file: another one that takes it is waited for as long as it keeps reporting.
 LINGER_MS = 30_000
+# All was acknowledged, and a receiver has said nothing since it asked: it may not have taken the file yet when it came.
+STUCK_MS = 3_000
 # Nobody takes the file: who has not spoken yet gets so long.
 REFUSAL_LINGER_MS = 15_000
 RECEIVERS_MAX = 1_024
@@ -176,6 +178,7 @@ class FileSender:
         self._wake.clear()
         pending = {send.request_id for send in self._channel.pending()}
         self._in_flight = {request: index for request, index in self._in_flight.items() if request in pending}
+        self._go_back()
         if self._next_index < self._index_max() and len(self._in_flight) < self._window:
             await self._send_chunk()
         elif self._offer_is_due(pending):
@@ -189,6 +192,14 @@ class FileSender:
                 await asyncio.wait_for(self._wake.wait(), _LOOK_S)
             except TimeoutError:
                 return
+
+    def _go_back(self) -> None:
+        """Goes back to what a receiver asked for while it was on its way, and had no use for, once for each asking."""
+        for receiver in () if self._in_flight else self._receivers.values():
+            is_stuck = receiver.state == "receiving" and receiver.asked_index == receiver.next_index < self._next_index
+            if is_stuck and _now_ms() - receiver.heard_ms >= STUCK_MS:
+                receiver.asked_index = -1
+                self._next_index = receiver.next_index
 
     def _index_max(self) -> int:
         """The chunk before which to stop, until receivers say that they have more.
