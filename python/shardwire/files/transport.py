@@ -21,7 +21,7 @@ class FileChannel(Protocol):
 
     @property
     def channel_id(self) -> str:
-        """The channel's id."""
+        """The id of the channel that carries the files."""
 
     @property
     def sender_id(self) -> str:
