@@ -30,6 +30,8 @@ _UNREAD = {
     "is not a Parquet file": _NO_PARQUET,
     "Could not read footer": _NO_PARQUET,
     "CANNOT_READ_FILE_FOOTER": _NO_PARQUET,
+    # Its footer, that is: no more is read of it.
+    "FAILED_READ_FILE": _NO_PARQUET,
 }
 
 
