@@ -61,9 +61,12 @@ def test_who_serves_takes_files_too(tmp_path: Path) -> None:
         assert again.returncode == 1
         assert b"refused by 'worker' (exists)" in again.stderr
         worker.until(lambda: any("a file of boss was not taken" in line for line in worker.err), "it says why")
+        named = command(tmp_path, "send", "notes.txt", *member(peer, "boss"), "--as-file", "--name", "notes 2.txt")
+        assert named.returncode == 0, named.stderr
         worker.signal()
         assert worker.wait() == 0, str(worker)
     assert (tmp_path / "got" / "notes.txt").read_text() == "not much"
+    assert (tmp_path / "got" / "notes 2.txt").read_text() == "changed"
 
 
 def test_a_file_that_nobody_takes(tmp_path: Path) -> None:

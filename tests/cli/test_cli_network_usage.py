@@ -69,6 +69,8 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, arguments: t
         (("send", "-", *NODE, *WHO, "--until", "read"), "read"),
         (("send", "-", *NODE, *WHO, "--as-file"), "--as-file: it offers a file"),
         (("send", "a", *NODE, *WHO, "--as-file", "--until", "sent"), "--as-file: it offers a file"),
+        (("send", "-", *NODE, *WHO, "--name", "film"), "--name: a message has none: give --as-file, too"),
+        (("send", __file__, *NODE, *WHO, "--as-file", "--name", "../film"), "--name: '../film' is offered as no file"),
         (("listen", *NODE, *WHO, "--count", "0"), "--count"),
         (("serve", *NODE, *WHO), "COMMAND: nobody gets the messages: give -- COMMAND, --spool DIR or --files DIR"),
         (("serve", *NODE, *WHO, "--attempts", "0", "--", "true"), "--attempts"),

@@ -27,6 +27,7 @@ from shardwire.cli.network.options import (
 from shardwire.cli.network.output import log_level, told_warnings
 from shardwire.cli.network.participation import Participation
 from shardwire.cli.network.spool import FAILED_DIRECTORY, Spool
+from shardwire.files.names import fault_of
 
 FilesOption = Annotated[
     Path | None,
@@ -69,6 +70,10 @@ def send(
     as_file: Annotated[
         bool, typer.Option("--as-file", help="Offer FILE, of any size, to those that listen or serve with --files.")
     ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="What it is offered as, with --as-file.", show_default="that of FILE"),
+    ] = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")] = 120,
 ) -> int:
     """Send FILE as one message, and wait for its receipt.
@@ -95,12 +100,17 @@ def send(
                 "it offers a file, and waits until it was received: name one, without --until", param_hint="--as-file"
             )
         size_bytes = file.stat().st_size
+        offered = file.name if name is None else name
+        if (fault := fault_of(offered)) is not None:
+            raise typer.BadParameter(f"{offered!r} is offered as no file: {fault}", param_hint="--name")
         return _run(
             participation,
             lambda interruption: transfers.send_file(
-                participation, interruption, file, size_bytes=size_bytes, timeout_s=timeout
+                participation, interruption, file, name=offered, size_bytes=size_bytes, timeout_s=timeout
             ),
         )
+    if name is not None:
+        raise typer.BadParameter("a message has none: give --as-file, too", param_hint="--name")
     message = sending.read_message(file, participation)
     return _run(
         participation,

@@ -22,9 +22,15 @@ _GOES_ON = "the same command goes on where it stopped"
 
 
 async def send_file(
-    participation: Participation, interruption: Interruption, file: Path, *, size_bytes: int, timeout_s: float
+    participation: Participation,
+    interruption: Interruption,
+    file: Path,
+    *,
+    name: str,
+    size_bytes: int,
+    timeout_s: float,
 ) -> int:
-    """Offers a file, and waits until it was received.
+    """Offers a file by `name`, and waits until it was received.
 
     Returns:
         0.
@@ -50,7 +56,7 @@ async def send_file(
             member.channel.on(FileProgressEvent, bars.advance)
             _tell_progress(member)
             try:
-                sending = member.channel.send_file(file, timeout_ms=round(timeout_s * 1000))
+                sending = member.channel.send_file(file, name=name, timeout_ms=round(timeout_s * 1000))
                 receivers = await interruption.unless(sending)
             except TimeoutError:
                 raise NotDeliveredError(f"{file} was not received within {timeout_s:g} s; {_GOES_ON}") from None
