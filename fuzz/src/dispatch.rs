@@ -194,6 +194,7 @@ impl Sender {
         let now = at(self.now_ms);
         if self.draws.chance(50) {
             self.channel.handle_propagated(id, &[3; 32], now);
+            self.forget_queued(id);
         } else if self.draws.chance(20) {
             self.channel.handle_late(id, now);
         } else {
@@ -209,10 +210,16 @@ impl Sender {
             self.channel.announce_failure();
             assert!(!self.channel.may_try(self.now_ms));
             self.channel.handle_failed(id, failure, now);
+            self.forget_queued(id);
         }
         if self.draws.chance(90) {
             self.handed.remove(&id);
         }
+    }
+
+    /// What was late and is answered all the same leaves no more.
+    fn forget_queued(&mut self, id: u64) {
+        self.queue.retain(|transmit| transmit.transmit_id != id);
     }
 
     fn limit(&mut self) {
