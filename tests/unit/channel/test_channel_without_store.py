@@ -77,6 +77,33 @@ def test_a_large_message_is_repaired_as_quickly() -> None:
     run_world(scenario)
 
 
+def test_what_is_new_waits_for_a_long_past_half_a_minute() -> None:
+    """Which the others repair from its newest message to its oldest."""
+    past = [b"past %d" % number for number in range(1_000)]
+    new = [b"new %d" % number for number in range(40)]
+    config = ChannelConfig.logos().without_store()
+
+    async def scenario(world: World) -> None:
+        await split_network(world)
+        alice = await world.join("alice", config)
+        for message in past:
+            await alice.send(message)
+            await asyncio.sleep(0.1)
+        await world.join("bob", config)
+        for message in new:
+            await alice.send(message)
+            await asyncio.sleep(1)
+        came = [message for message in world.messages("bob") if message in new]
+        assert came == new[: len(came)]
+        assert len(came) >= len(new) - 32
+        await asyncio.sleep(300)
+
+    world = run_world(scenario)
+    came = world.messages("bob")
+    assert sorted(came) == sorted(past + new)
+    assert [message for message in came if message in new] == new
+
+
 def test_who_came_back_without_noticing_is_repaired_within_half_a_minute() -> None:
     """Its node was connected all the while, to others than those who had what it missed."""
 

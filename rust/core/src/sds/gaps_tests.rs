@@ -218,6 +218,33 @@ fn what_somebody_heard_first_speaks_of_is_waited_for_while_a_sender_sends_it_aga
     }
 }
 
+/// What a newcomer lacks is repaired from the newest to the oldest; from a store it comes with all before it.
+#[test]
+fn what_is_new_waits_for_the_past_that_others_repair_no_longer_than_for_what_it_names() {
+    let resending_ms = config().resending_ms();
+    for from_store in [false, true] {
+        let mut bob = Bob::new();
+        hear_whole(&mut bob, follows("alice", "new", &["old 4"]));
+        hear_whole(&mut bob, follows("alice", "newer", &["new"]));
+        for age in (1..5).rev() {
+            bob.now_ms += resending_ms / 5;
+            let (old, older) = (format!("old {age}"), format!("old {}", age - 1));
+            bob.hear_of(follows("alice", &old, &[&older]), from_store);
+            assert!(make_whole(&mut bob, &old, 1, &[]).is_empty());
+        }
+        assert!(happens_at(&mut bob, resending_ms - 1).is_empty());
+        let new = ["new", "newer"];
+        let (soon, last) = new.split_at(if from_store { 0 } else { 2 });
+        assert_eq!(released(happens_at(&mut bob, resending_ms)), soon);
+        assert!(released(happens_at(&mut bob, resending_ms + 1)).is_empty());
+        bob.machine.poll_persist();
+        // The past waits for its own.
+        let old = ["old 0", "old 1", "old 2", "old 3", "old 4"];
+        let released = hear_whole(&mut bob, follows("alice", "old 0", &[]));
+        assert_eq!(released, [&old, last].concat());
+    }
+}
+
 #[test]
 fn what_nobody_answered_for_long_is_asked_for_no_more_and_holds_up_nobody() {
     let mut bob = Bob::new();

@@ -150,7 +150,7 @@ impl Machine {
         if !from_store {
             self.participants.hear_live(&sender_id, at_ms);
         }
-        let since_first_ms = if is_new { self.newness_ms(now) } else { None };
+        let newness_ms = if is_new { self.newness_ms(now) } else { None };
         if !from_store {
             self.take_statements(&message.repair_request, &sender_id, content.is_some(), now);
         }
@@ -189,6 +189,12 @@ impl Machine {
             self.sync_schedule
                 .on_sync_received(now, members, &mut *self.rng);
         }
+        let since_first_ms = newness_ms.or_else(|| {
+            // What a message follows is older than it.
+            let (send, _) = held?;
+            let is_older = self.incoming.is_repaired_past(send, from_store);
+            is_older.then(|| self.since_first_ms(now))
+        });
         let mut followed = self.follow(&message.causal_history);
         if held.is_none() {
             self.anti_entropy
@@ -645,14 +651,18 @@ impl Machine {
     /// How long ago this participant's own first receipt was; `None` once nobody sends again what is
     /// older.
     fn newness_ms(&mut self, now: Now) -> Option<i64> {
-        let first_ms = self.participants.first_heard_ms(now.epoch_ms);
-        let since_ms = now.epoch_ms.saturating_sub(first_ms).max(0);
+        let since_ms = self.since_first_ms(now);
         let retransmissions = i64::from(self.config.max_retransmissions);
         let new_ms = self
             .config
             .acknowledgement_timeout_ms
             .saturating_mul(1 + retransmissions);
         (since_ms <= new_ms).then_some(since_ms)
+    }
+
+    fn since_first_ms(&mut self, now: Now) -> i64 {
+        let first_ms = self.participants.first_heard_ms(now.epoch_ms);
+        now.epoch_ms.saturating_sub(first_ms).max(0)
     }
 
     /// The contents of a reconstructed send that never came count as received all the same.

@@ -116,6 +116,10 @@ pub struct Incoming {
     eldest: Option<SendRef>,
     /// Reconstructed sends that wait, the longest waiting first.
     blocked: LinkedHashSet<SendRef>,
+    /// Of these, those that follow what may be older than this participant's first receipt, and are not older
+    /// themselves: however long that waits for what is older still, they wait for it as long as a newcomer
+    /// does for what is named to it at first.
+    behind_past: LinkedHashSet<SendRef>,
     /// What became free waits for the next sweep (specification 004, Batched sweeping), or is not
     /// kept where there is no interval.
     sweep_interval_ms: i64,
@@ -162,6 +166,7 @@ impl Incoming {
             joined: 0,
             eldest: None,
             blocked: LinkedHashSet::new(),
+            behind_past: LinkedHashSet::new(),
             sweep_interval_ms: config.sweep_in_buf_interval_ms,
             swept_ms: 0,
             ready: VecDeque::new(),
@@ -618,7 +623,56 @@ impl Incoming {
 
     fn block(&mut self, handle: SendRef, monotonic_ms: i64) {
         self.blocked.replace(handle);
-        self.sends[handle].deadline_ms = Some(monotonic_ms + self.patience_ms);
+        let mut patience_ms = self.patience_ms;
+        if !self.sends[handle].may_predate_us && self.is_behind_past(handle) {
+            self.behind_past.replace(handle);
+            patience_ms = patience_ms.min(self.named.at_first_ms);
+        }
+        self.sends[handle].deadline_ms = Some(monotonic_ms + patience_ms);
+    }
+
+    fn is_behind_past(&self, handle: SendRef) -> bool {
+        let mut causes = self.sends[handle].waits_for.iter();
+        causes.any(|cause| self.sends[*cause].may_predate_us)
+    }
+
+    /// A send waits no longer for what is whole of the past; what is only named of that, or partial, is lost in
+    /// its own time.
+    fn leave_past(&mut self, handle: SendRef, monotonic_ms: i64, around: &mut Surroundings<'_>) {
+        self.behind_past.remove(&handle);
+        let waits = |cause: &SendRef| {
+            let cause = &self.sends[*cause];
+            cause.may_predate_us && cause.reconstructed
+        };
+        let causes = self.sends[handle].waits_for.iter().copied();
+        for cause in causes.filter(waits).collect::<Vec<_>>() {
+            self.sends[handle].waits_for.remove(&cause);
+            self.sends[cause].dependents.remove(&handle);
+            self.pairs -= 1;
+        }
+        if self.sends[handle].waits_for.is_empty() {
+            self.release(handle, around);
+        } else {
+            self.touch(handle);
+            self.block(handle, monotonic_ms);
+        }
+    }
+
+    /// Whether something came of a send that may be older than this participant's first receipt, by others:
+    /// what a store has comes from there, with all before it.
+    pub fn is_repaired_past(&mut self, handle: SendRef, from_store: bool) -> bool {
+        let Some(send) = self
+            .sends
+            .get_mut(handle)
+            .filter(|send| send.may_predate_us)
+        else {
+            return false;
+        };
+        if from_store {
+            send.may_predate_us = false;
+            self.touch(handle);
+        }
+        !from_store
     }
 
     /// `entry` was recovered with a send and never received.
@@ -660,10 +714,7 @@ impl Incoming {
 
     /// The next moment at which [`Incoming::on_timeout`] has work.
     pub fn next_deadline(&mut self) -> Option<i64> {
-        let blocked = self
-            .blocked
-            .front()
-            .and_then(|oldest| self.sends[*oldest].deadline_ms);
+        let blocked = self.longest_waiting().map(|(at_ms, _)| at_ms);
         let sweep = (!self.ready.is_empty()).then(|| self.next_sweep_ms());
         [self.next_gap_deadline(), blocked, sweep]
             .into_iter()
@@ -675,13 +726,16 @@ impl Incoming {
     pub fn on_timeout(&mut self, monotonic_ms: i64, around: &mut Surroundings<'_>) {
         self.on_gap_timeout(monotonic_ms, around);
         for _ in 0..RELEASED_AT_ONCE_MAX {
-            let oldest = self.blocked.front().copied();
-            let Some(oldest) = oldest.filter(|oldest| {
-                let due_ms = self.sends[*oldest].deadline_ms;
-                !self.releasing && due_ms.is_some_and(|at_ms| at_ms <= monotonic_ms)
-            }) else {
+            let due = self.longest_waiting();
+            let Some((_, oldest)) =
+                due.filter(|(at_ms, _)| !self.releasing && *at_ms <= monotonic_ms)
+            else {
                 break;
             };
+            if self.behind_past.contains(&oldest) {
+                self.leave_past(oldest, monotonic_ms, around);
+                continue;
+            }
             self.let_go(oldest, around);
         }
         // Last, since what was let go frees others.
@@ -690,6 +744,17 @@ impl Incoming {
             let ready = std::mem::take(&mut self.ready);
             self.release_ready(ready, around);
         }
+    }
+
+    /// The send that goes next without its causes, and when.
+    fn longest_waiting(&self) -> Option<(i64, SendRef)> {
+        let queues = [&self.behind_past, &self.blocked];
+        let first = queues
+            .into_iter()
+            .filter_map(|queue| queue.front().copied());
+        first
+            .filter_map(|send| Some((self.sends[send].deadline_ms?, send)))
+            .min_by_key(|(at_ms, _)| *at_ms)
     }
 
     fn next_sweep_ms(&self) -> i64 {
@@ -784,6 +849,7 @@ impl Incoming {
         self.take_key(handle, send.key.clone());
         if !self.blocked.is_empty() {
             self.blocked.remove(&handle);
+            self.behind_past.remove(&handle);
         }
         self.contents_held -= send.contents.len();
     }
@@ -1192,6 +1258,11 @@ impl Incoming {
             self.blocked
                 .iter()
                 .all(|send| self.sends[*send].reconstructed)
+        );
+        assert!(
+            self.behind_past
+                .iter()
+                .all(|send| self.blocked.contains(send))
         );
         self.missing.audit();
     }

@@ -141,6 +141,10 @@ impl Incoming {
                 cause
             }
             Some(cause) => {
+                if by.since_first_ms.is_some() && !self.sends[cause].may_predate_us {
+                    self.sends[cause].may_predate_us = true;
+                    self.touch(cause);
+                }
                 let send = &self.sends[cause];
                 if !send.contents.is_empty() {
                     let (sized, reconstructed) = (send.content_count.is_some(), send.reconstructed);

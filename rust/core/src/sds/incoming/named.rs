@@ -22,7 +22,7 @@ pub struct NamedSends {
     /// How long the first of these wait; 0 where they wait for ever.
     lost_ms: i64,
     before_ms: i64,
-    at_first_ms: i64,
+    pub(super) at_first_ms: i64,
     /// How long after its first receipt a participant is at its first; for ever where none but a
     /// store can help.
     first_ms: i64,
