@@ -96,3 +96,8 @@ fn what_is_spelled_like_a_send_that_waits_and_says_the_same_is_waited_for_by_nob
     }
     chat.end();
 }
+
+#[test]
+fn what_came_in_part_of_the_past_holds_up_nothing_for_ever() {
+    delivers_once(15_408_153_522_767_437_301);
+}

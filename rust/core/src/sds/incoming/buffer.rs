@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use hashlink::LinkedHashSet;
+use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::lost::LostKeys;
 use super::missing::{MissingMessage, MissingMessages};
@@ -119,7 +119,7 @@ pub struct Incoming {
     /// Of these, those that follow what may be older than this participant's first receipt, and are not older
     /// themselves: however long that waits for what is older still, they wait for it as long as a newcomer
     /// does for what is named to it at first.
-    behind_past: LinkedHashSet<SendRef>,
+    behind_past: LinkedHashMap<SendRef, i64>,
     /// What became free waits for the next sweep (specification 004, Batched sweeping), or is not
     /// kept where there is no interval.
     sweep_interval_ms: i64,
@@ -166,7 +166,7 @@ impl Incoming {
             joined: 0,
             eldest: None,
             blocked: LinkedHashSet::new(),
-            behind_past: LinkedHashSet::new(),
+            behind_past: LinkedHashMap::new(),
             sweep_interval_ms: config.sweep_in_buf_interval_ms,
             swept_ms: 0,
             ready: VecDeque::new(),
@@ -623,12 +623,16 @@ impl Incoming {
 
     fn block(&mut self, handle: SendRef, monotonic_ms: i64) {
         self.blocked.replace(handle);
-        let mut patience_ms = self.patience_ms;
+        self.sends[handle].deadline_ms = Some(monotonic_ms + self.patience_ms);
+        self.await_past(handle, monotonic_ms);
+    }
+
+    /// A send that waits is looked at once it has waited long enough for the past.
+    fn await_past(&mut self, handle: SendRef, monotonic_ms: i64) {
         if !self.sends[handle].may_predate_us && self.is_behind_past(handle) {
-            self.behind_past.replace(handle);
-            patience_ms = patience_ms.min(self.named.at_first_ms);
+            self.behind_past
+                .insert(handle, monotonic_ms + self.named.at_first_ms);
         }
-        self.sends[handle].deadline_ms = Some(monotonic_ms + patience_ms);
     }
 
     fn is_behind_past(&self, handle: SendRef) -> bool {
@@ -654,7 +658,7 @@ impl Incoming {
             self.release(handle, around);
         } else {
             self.touch(handle);
-            self.block(handle, monotonic_ms);
+            self.await_past(handle, monotonic_ms);
         }
     }
 
@@ -714,7 +718,7 @@ impl Incoming {
 
     /// The next moment at which [`Incoming::on_timeout`] has work.
     pub fn next_deadline(&mut self) -> Option<i64> {
-        let blocked = self.longest_waiting().map(|(at_ms, _)| at_ms);
+        let blocked = self.longest_waiting().map(|(at_ms, ..)| at_ms);
         let sweep = (!self.ready.is_empty()).then(|| self.next_sweep_ms());
         [self.next_gap_deadline(), blocked, sweep]
             .into_iter()
@@ -727,12 +731,12 @@ impl Incoming {
         self.on_gap_timeout(monotonic_ms, around);
         for _ in 0..RELEASED_AT_ONCE_MAX {
             let due = self.longest_waiting();
-            let Some((_, oldest)) =
-                due.filter(|(at_ms, _)| !self.releasing && *at_ms <= monotonic_ms)
+            let Some((_, oldest, is_behind_past)) =
+                due.filter(|(at_ms, ..)| !self.releasing && *at_ms <= monotonic_ms)
             else {
                 break;
             };
-            if self.behind_past.contains(&oldest) {
+            if is_behind_past {
                 self.leave_past(oldest, monotonic_ms, around);
                 continue;
             }
@@ -746,15 +750,14 @@ impl Incoming {
         }
     }
 
-    /// The send that goes next without its causes, and when.
-    fn longest_waiting(&self) -> Option<(i64, SendRef)> {
-        let queues = [&self.behind_past, &self.blocked];
-        let first = queues
-            .into_iter()
-            .filter_map(|queue| queue.front().copied());
-        first
-            .filter_map(|send| Some((self.sends[send].deadline_ms?, send)))
-            .min_by_key(|(at_ms, _)| *at_ms)
+    /// The send that goes next without its causes, or without those that are past, and when.
+    fn longest_waiting(&self) -> Option<(i64, SendRef, bool)> {
+        let blocked = self.blocked.front();
+        let blocked = blocked.and_then(|send| Some((self.sends[*send].deadline_ms?, *send, false)));
+        let behind_past = self.behind_past.front();
+        let behind_past = behind_past.map(|(send, at_ms)| (*at_ms, *send, true));
+        let first = behind_past.into_iter().chain(blocked);
+        first.min_by_key(|(at_ms, ..)| *at_ms)
     }
 
     fn next_sweep_ms(&self) -> i64 {
@@ -1261,7 +1264,7 @@ impl Incoming {
         );
         assert!(
             self.behind_past
-                .iter()
+                .keys()
                 .all(|send| self.blocked.contains(send))
         );
         self.missing.audit();
