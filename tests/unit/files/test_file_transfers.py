@@ -140,29 +140,49 @@ def test_no_more_than_the_window_is_under_way(source: Path, inbox: Path) -> None
     assert 4 <= most <= 7
 
 
+class Asking:
+    """A participant that says of a file whatever it likes."""
+
+    def __init__(self, world: World, bob: ReliableChannel, offer: FileManifest) -> None:
+        self._world, self._bob, self._offer = world, bob, offer
+
+    @classmethod
+    async def joins(cls, world: World) -> Asking:
+        """Waits for the first message, which is the offer."""
+        bob = world.channels["bob"]
+        await told(bob, MessageReceivedEvent)
+        [offer] = map(decode_file_message, world.messages("bob"))
+        assert isinstance(offer, FileManifest)
+        return cls(world, bob, offer)
+
+    async def say(self, state: str, next_index: int, nonce: int = 1) -> None:
+        transfer_id, session = self._offer.transfer_id, self._offer.session
+        await self._bob.send(
+            encode_file_status(
+                transfer_id=transfer_id, state=state, next_index=next_index, session=session, nonce=nonce
+            )
+        )
+
+    def came(self) -> list[int]:
+        """The chunks that came."""
+        messages = map(decode_file_message, self._world.messages("bob"))
+        return sorted(message.index for message in messages if isinstance(message, FileChunk))
+
+
 def test_who_says_nothing_is_sent_no_more_than_the_window_and_a_report(source: Path) -> None:
     """Its channel acknowledges what it cannot hand over yet."""
 
     async def scenario(world: World) -> None:
-        alice, bob = await world.join("alice"), await world.join("bob")
+        alice, _ = await world.join("alice"), await world.join("bob")
         sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=25_000))
-        await told(bob, MessageReceivedEvent)
-        [offer] = map(decode_file_message, world.messages("bob"))
-        assert isinstance(offer, FileManifest)
-
-        async def say(state: str, next_index: int) -> list[int]:
-            await bob.send(
-                encode_file_status(
-                    transfer_id=offer.transfer_id, state=state, next_index=next_index, session=offer.session, nonce=9
-                )
-            )
-            await asyncio.sleep(10)
-            messages = map(decode_file_message, world.messages("bob"))
-            return sorted(message.index for message in messages if isinstance(message, FileChunk))
-
+        bob = await Asking.joins(world)
+        await bob.say("requested", 0)
+        await asyncio.sleep(10)
         # Once more, as it may have had no use for them when they came.
-        assert await say("requested", 0) == sorted(2 * [*range(8)])
-        assert await say("held", 5) == sorted([*range(8), *range(13)])
+        assert bob.came() == sorted(2 * [*range(8)])
+        await bob.say("held", 5)
+        await asyncio.sleep(10)
+        assert bob.came() == sorted([*range(8), *range(13)])
         with pytest.raises(TimeoutError, match="'bob' has 5 of 21 chunks"):
             await sending
 
@@ -173,21 +193,14 @@ def test_who_asks_again_for_a_chunk_that_is_on_its_way_had_no_use_for_it(source:
     """It came before the offer was taken, and its acknowledgement has not come yet."""
 
     async def scenario(world: World) -> None:
-        alice, bob = await world.join("alice"), await world.join("bob")
+        alice, _ = await world.join("alice"), await world.join("bob")
         sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=25_000))
-        await told(bob, MessageReceivedEvent)
-        [offer] = map(decode_file_message, world.messages("bob"))
-        assert isinstance(offer, FileManifest)
+        bob = await Asking.joins(world)
         for nonce in (1, 2):
-            await bob.send(
-                encode_file_status(
-                    transfer_id=offer.transfer_id, state="requested", next_index=0, session=offer.session, nonce=nonce
-                )
-            )
+            await bob.say("requested", 0, nonce)
             await asyncio.sleep(0.1)
         await asyncio.sleep(5)
-        messages = map(decode_file_message, world.messages("bob"))
-        assert [message.index for message in messages if isinstance(message, FileChunk)].count(0) > 1
+        assert bob.came().count(0) > 1
         with pytest.raises(TimeoutError):
             await sending
 
