@@ -222,15 +222,18 @@ fn what_somebody_heard_first_speaks_of_is_waited_for_while_a_sender_sends_it_aga
 #[test]
 fn what_is_new_waits_for_the_past_that_others_repair_no_longer_than_for_what_it_names() {
     let resending_ms = config().resending_ms();
-    for from_store in [false, true] {
+    for (from_store, sender) in [(false, "alice"), (true, "alice"), (true, "carol")] {
         let mut bob = Bob::new();
         hear_whole(&mut bob, follows("alice", "new", &["old 4"]));
         hear_whole(&mut bob, follows("alice", "newer", &["new"]));
         for age in (1..5).rev() {
             bob.now_ms += resending_ms / 5;
             let (old, older) = (format!("old {age}"), format!("old {}", age - 1));
-            bob.hear_of(follows("alice", &old, &[&older]), from_store);
-            assert!(make_whole(&mut bob, &old, 1, &[]).is_empty());
+            bob.hear_of(follows(sender, &old, &[&older]), from_store);
+            let now = at(bob.now_ms);
+            bob.machine
+                .handle_send_reconstructed(None, sender, &old, 1, &[], now);
+            assert!(released(bob.events()).is_empty());
         }
         assert!(happens_at(&mut bob, resending_ms - 1).is_empty());
         let new = ["new", "newer"];

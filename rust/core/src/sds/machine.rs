@@ -602,7 +602,7 @@ impl Machine {
     /// There is enough of its send, and the message is not whole: the content is not acknowledged
     /// before that is.
     pub fn handle_content_doubted(&mut self, message_id: &str, sender_id: &str, send_id: &str) {
-        if let Some(handle) = self.send_of(Some(message_id), sender_id, send_id) {
+        if let Some(handle) = self.partial_of(Some(message_id), sender_id, send_id) {
             let message_id = message_id.split('\0').next().unwrap_or(message_id);
             let (given_up, incoming, mut voice, mut around) = self.around_given_up();
             given_up.doubt(message_id, handle, incoming, &mut voice, &mut around);

@@ -189,12 +189,14 @@ impl Machine {
             self.sync_schedule
                 .on_sync_received(now, members, &mut *self.rng);
         }
-        let since_first_ms = newness_ms.or_else(|| {
-            // What a message follows is older than it.
-            let (send, _) = held?;
-            let is_older = self.incoming.is_repaired_past(send, from_store);
-            is_older.then(|| self.since_first_ms(now))
-        });
+        let send = held.map(|(send, _)| send);
+        if let Some(send) = send.filter(|_| from_store) {
+            self.incoming.on_stored(send);
+        }
+        let send = send.and_then(|send| self.incoming.get(send));
+        // What a message follows is older than it.
+        let is_past = send.is_some_and(|send| send.may_predate_us);
+        let since_first_ms = newness_ms.or_else(|| is_past.then(|| self.since_first_ms(now)));
         let mut followed = self.follow(&message.causal_history);
         if held.is_none() {
             self.anti_entropy

@@ -662,21 +662,13 @@ impl Incoming {
         }
     }
 
-    /// Whether something came of a send that may be older than this participant's first receipt, by others:
-    /// what a store has comes from there, with all before it.
-    pub fn is_repaired_past(&mut self, handle: SendRef, from_store: bool) -> bool {
-        let Some(send) = self
-            .sends
-            .get_mut(handle)
-            .filter(|send| send.may_predate_us)
-        else {
-            return false;
-        };
-        if from_store {
+    /// What a store has comes from there with all before it: it is waited for as anything else.
+    pub fn on_stored(&mut self, handle: SendRef) {
+        let send = self.sends.get_mut(handle);
+        if let Some(send) = send.filter(|send| send.may_predate_us) {
             send.may_predate_us = false;
             self.touch(handle);
         }
-        !from_store
     }
 
     /// `entry` was recovered with a send and never received.
