@@ -220,8 +220,10 @@ def _read(path: Path) -> bytes:
 
 
 def standard_input() -> BinaryIO:
-    """Raises:
-    OSError: It was closed before the command began.
+    """What the standard input gives.
+
+    Raises:
+        OSError: It was closed before the command began.
     """
     if sys.stdin is None:
         raise OSError(errno.EBADF, "it is closed", "standard input")
