@@ -309,6 +309,17 @@ def test_a_payload_that_does_not_fit_fails_the_query(spark: SparkSession) -> Non
         df.select(sw.segment("payload", SegmentationConfig(segment_size_bytes=64))).collect()
 
 
+@pytest.mark.parametrize("functions", [sw, pandas_sw])
+def test_a_column_of_another_type_fails_the_query_with_its_name(spark: SparkSession, functions: Any) -> None:
+    frame = spark.createDataFrame([(None, None), ("text", 7)], "text string, number bigint").coalesce(1)
+    binary = r"column data (has the Arrow type|holds) .*: it must be binary"
+    for column in (functions.decode_segment("text"), functions.keccak256("number")):
+        with pytest.raises(Exception, match=binary):
+            frame.select(column).collect()
+    with pytest.raises(Exception, match=r"column content_topic (has the Arrow type|holds) .*: it must be string"):
+        frame.select(functions.shard_of("number")).collect()
+
+
 def test_wrong_options_are_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="'raw', 'draft', 'lip243'"):
         sw.decode_segment("payload", "waku")  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Integers that a float holds exactly.
 _EXACT_MAX = 1 << 53
 _ARROW_TYPES: dict[str, Any] = {"binary": pa.large_binary(), "string": pa.large_string(), "bigint": pa.int64()}
+# What Spark makes of the values of a column in pandas.
+_PANDAS_TYPES: dict[str, tuple[type, ...]] = {"binary": (bytes, bytearray), "string": (str,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,13 @@ def arrow_form(function: BatchFunction) -> Udf:
 def pandas_form(function: BatchFunction) -> Udf:
     """A pandas UDF."""
     of_batch, takes = function.of_batch, function.takes
+    names = tuple(inspect.signature(of_batch).parameters)
 
     def of_series(*columns: pd.Series) -> pd.Series:
-        return _series(of_batch(*map(_array, columns, takes)))
+        return _series(of_batch(*map(_array, columns, takes, names)))
 
     def of_structs(*columns: pd.Series) -> pd.DataFrame:
-        return _frame(of_batch(*map(_array, columns, takes)))
+        return _frame(of_batch(*map(_array, columns, takes, names)))
 
     # The stubs want a function type; Spark prefers the annotations and warns about one.
     declare: Any = pandas_udf
@@ -69,7 +73,12 @@ def pandas_form(function: BatchFunction) -> Udf:
     return udf
 
 
-def _array(series: pd.Series, type_name: str) -> Array:
+def _array(series: pd.Series, type_name: str, name: str) -> Array:
+    first = series.first_valid_index()
+    wanted = _PANDAS_TYPES.get(type_name)
+    # Text and numbers would pass for bytes.
+    if wanted is not None and first is not None and not isinstance(series.loc[first], wanted):
+        raise ConfigError(f"column {name} holds {type(series.loc[first]).__name__}: it must be {type_name}")
     if type_name == "bigint" and series.dtype.kind == "f":
         # pandas has no nullable integer by default: one null makes floats of them all.
         if (series.abs() > _EXACT_MAX).any():
