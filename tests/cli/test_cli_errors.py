@@ -162,6 +162,14 @@ def test_without_the_extra_the_command_says_what_to_install(library: str) -> Non
     assert answer.stderr == f"shardwire: the command line needs {library}: pip install 'shardwire[cli]'\n"
 
 
+def test_an_interruption_while_modules_are_loaded_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise KeyboardInterrupt")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = Path(sys.executable).with_name("shardwire")
+    answer = subprocess.run([command, "--version"], capture_output=True, text=True, check=False, env=environment)
+    assert (answer.returncode, answer.stderr) == (130, "shardwire: interrupted\n")
+
+
 @pytest.mark.parametrize("library", ["pyarrow", "pyspark"])
 def test_demo_without_spark_says_what_to_install(library: str) -> None:
     program = f"import sys; sys.modules[{library!r}] = None; from shardwire.cli.app import run; sys.exit(run(['demo']))"

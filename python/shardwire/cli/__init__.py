@@ -6,16 +6,27 @@ import sys
 from importlib import import_module
 
 REQUIRED = ("typer", "rich")
+EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
     """Runs the command line and exits: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        # While modules are being loaded.
+        print("shardwire: interrupted", file=sys.stderr)
+        code = EXIT_INTERRUPTED
+    raise SystemExit(code)
+
+
+def _run() -> int:
     for library in REQUIRED:
         try:
             import_module(library)
         except ModuleNotFoundError:
             print(f"shardwire: the command line needs {library}: pip install 'shardwire[cli]'", file=sys.stderr)
-            raise SystemExit(1) from None
+            return 1
     from shardwire.cli.app import run
 
-    raise SystemExit(run(sys.argv[1:]))
+    return run(sys.argv[1:])

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from shardwire import __version__
-from shardwire.cli import segment_files
+from shardwire.cli import EXIT_INTERRUPTED, segment_files
 from shardwire.cli.network import add_commands
 from shardwire.cli.network.options import Cipher, JsonOption, QuietOption, VerboseOption, wants_directory
 from shardwire.cli.network.output import Output, log_level, told_warnings
@@ -25,7 +25,6 @@ from shardwire.errors import ConfigError, ShardwireError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 # Set to anything, it shows where an error came from.
 TRACEBACK_VARIABLE = "SHARDWIRE_TRACEBACK"
 
