@@ -27,6 +27,9 @@ class SlowSession(Session):
         await asyncio.sleep(1)
         self.topics.append(content_topic)
 
+    async def unsubscribe(self, content_topic: str) -> None:
+        self.topics.remove(content_topic)
+
     async def close(self) -> None:
         self.is_closed = True
 
@@ -49,6 +52,9 @@ class KeptTransport(ScriptedTransport):
 
     async def subscribe(self, content_topic: str, pubsub_topic: str) -> None:
         await self.connection.subscribe(content_topic)
+
+    async def unsubscribe(self, content_topic: str, pubsub_topic: str) -> None:
+        await self.connection.unsubscribe(content_topic)
 
     async def _open(self) -> SlowSession:
         if self.open_errors:
@@ -76,6 +82,25 @@ async def test_a_topic_that_comes_while_the_others_are_subscribed_again_is_subsc
     await asyncio.sleep(2)
     assert node.connection_state is ConnectionState.CONNECTED
     assert transport.sessions[1].topics == [TOPIC, OTHER_TOPIC]
+    await node.stop()
+
+
+@virtual
+async def test_a_topic_that_goes_while_the_others_are_subscribed_again_is_not_subscribed() -> None:
+    transport, node = await start()
+    await node.subscribe([OTHER_TOPIC])
+    transport.sessions[0].break_("the server was restarted")
+    # The first of the two topics is being subscribed.
+    await asyncio.sleep(0.75)
+    assert len(transport.sessions) == 2
+    await node.unsubscribe([TOPIC, OTHER_TOPIC])
+    await asyncio.sleep(2)
+    assert node.connection_state is ConnectionState.CONNECTED
+    assert transport.sessions[1].topics == []
+    await node.subscribe([TOPIC])
+    assert transport.sessions[1].topics == [TOPIC]
+    await node.unsubscribe([TOPIC])
+    assert transport.sessions[1].topics == []
     await node.stop()
 
 

@@ -178,7 +178,6 @@ class MqttSession(Session):
             self._take(message)
 
     async def unsubscribe(self, content_topic: str) -> None:
-        """Ends a subscription; raises ConnectionLost where the session is broken."""
         topic = self._topic_of(content_topic)
         if self._topics.pop(topic, None) is not None:
             await self._ask(lambda client: client.unsubscribe(topic))

@@ -195,7 +195,6 @@ class NatsSession(Session):
                 raise NodeError(f"the server lets this user not subscribe to {subject}: give it the permission")
 
     async def unsubscribe(self, content_topic: str) -> None:
-        """Ends a subscription; raises ConnectionLost where the session is broken."""
         subscriptions = self._subscriptions.pop(content_topic, [])
         try:
             for subscription in subscriptions:

@@ -89,13 +89,8 @@ class NatsTransport(Transport):
         await self._connection.subscribe(content_topic)
 
     async def unsubscribe(self, content_topic: str, pubsub_topic: str) -> None:
-        session = self._session
-        if session is not None:
-            try:
-                await session.unsubscribe(content_topic)
-            except ConnectionLost:
-                # It ended with its connection.
-                return
+        assert self._connection is not None
+        await self._connection.unsubscribe(content_topic)
 
     async def publish(self, message: OutgoingMessage) -> Answer:
         session = self._session

@@ -80,6 +80,14 @@ class Session(ABC):
             ConnectionLost: The session is broken.
         """
 
+    @abstractmethod
+    async def unsubscribe(self, content_topic: str) -> None:
+        """Ends a subscription of the session.
+
+        Raises:
+            ConnectionLost: The session is broken.
+        """
+
     async def say_goodbye(self) -> None:
         """Tells the server that this end is meant; within seconds."""
         return
@@ -150,6 +158,15 @@ class KeptConnection(Generic[S]):
             except ConnectionLost:
                 return
 
+    async def unsubscribe(self, content_topic: str) -> None:
+        """Ends a subscription where there is a session; the next one has the topics that the node has then."""
+        session = self.session
+        if session is not None:
+            try:
+                await session.unsubscribe(content_topic)
+            except ConnectionLost:
+                return
+
     async def _keep(self) -> None:
         away_since_ns = 0
         while True:
@@ -178,12 +195,14 @@ class KeptConnection(Generic[S]):
             session = None
             try:
                 session = await self._open_session()
-                # A topic that comes meanwhile is left to this session.
+                # A topic that comes or goes meanwhile is left to this session.
                 subscribed: set[str] = set()
-                while left := self._link.topics.keys() - subscribed:
-                    for topic in sorted(left):
+                while (wanted := set(self._link.topics)) != subscribed:
+                    for topic in sorted(wanted - subscribed):
                         await session.subscribe(topic)
-                    subscribed |= left
+                    for topic in sorted(subscribed - wanted):
+                        await session.unsubscribe(topic)
+                    subscribed = wanted
                 self._opened_ms = self._link.clock.monotonic_ms()
                 return session
             except (NodeError, ConnectionLost) as error:
