@@ -130,17 +130,24 @@ PROPAGATION_TIMEOUT_MS: Final[int]
 
 # --- Keccak-256 ---------------------------------------------------------------------------------
 
-def keccak256(data: Buffer, /) -> bytes: ...
+def keccak256(data: Buffer, /) -> bytes:
+    """The Keccak-256 of one buffer: 32 bytes."""
+
 def keccak256_many(buffers: Any, /) -> Any:
     """A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, chunked or not, a fixed-size
     binary one like it."""
 
 @final
 class Keccak256:
+    """Keccak-256 of bytes that arrive in pieces. Threads that share one take turns."""
+
     def __new__(cls, data: Buffer | None = None) -> Self: ...
-    def update(self, data: Buffer, /) -> None: ...
-    def digest(self) -> bytes: ...
-    def copy(self) -> Keccak256: ...
+    def update(self, data: Buffer, /) -> None:
+        """Absorbs `data` after what was absorbed before."""
+    def digest(self) -> bytes:
+        """The digest of what was absorbed; more may follow."""
+    def copy(self) -> Keccak256:
+        """An independent hash of what was absorbed."""
     def __copy__(self) -> Keccak256: ...
     def __deepcopy__(self, memo: Any, /) -> Keccak256: ...
 
@@ -163,7 +170,8 @@ class ChangedRecords(Mapping[_RecordName, bytes | None]):
     def __len__(self) -> int: ...
     def __getitem__(self, key: _RecordName, /) -> bytes | None: ...
     def __iter__(self) -> Iterator[_RecordName]: ...
-    def get(self, name: _RecordName, default: Any = None, /) -> Any: ...
+    def get(self, name: _RecordName, default: Any = None, /) -> Any:
+        """The value of a name; `default` where the name is not among what is changed."""
     @property
     def value_bytes(self) -> int:
         """Of all values together."""
@@ -171,7 +179,8 @@ class ChangedRecords(Mapping[_RecordName, bytes | None]):
     def merged(self, later: ChangedRecords) -> ChangedRecords:
         """These and later changes; of a record that both name the later one stands."""
 
-    def to_dict(self) -> dict[_RecordName, bytes | None]: ...
+    def to_dict(self) -> dict[_RecordName, bytes | None]:
+        """All of it, in a dictionary of its own."""
     def row(self, places: Mapping[_RecordName, _Place] | None = None, seal_bytes: int = 0) -> tuple[bytes, bytes]:
         """The head of the row of a journal, and the values in it.
 
@@ -198,7 +207,8 @@ class RecordTable:
     def apply_row(self, head: Buffer, values: Buffer) -> bool:
         """Applies the row of a journal; False, and nothing is done, where it is none."""
 
-    def delete_prefix(self, kind: str, prefix: Buffer) -> None: ...
+    def delete_prefix(self, kind: str, prefix: Buffer) -> None:
+        """Deletes the records of a kind whose keys begin with `prefix`."""
     def values(self) -> dict[_RecordName, bytes | None]:
         """Those that are here, and None for what is deleted."""
 
@@ -217,6 +227,8 @@ def sizes_in_rows(rows: Sequence[Buffer]) -> dict[_RecordName, int | None]:
 class Wake:
     """Wakes an event loop, from threads that have no part in the interpreter.
 
+    It belongs to whoever watches it, and no file closes it.
+
     Raises:
         OSError: There are no descriptors left.
     """
@@ -225,7 +237,8 @@ class Wake:
     def fileno(self) -> int:
         """What can be read when something is done, until `clear`."""
 
-    def clear(self) -> None: ...
+    def clear(self) -> None:
+        """Takes back what woke the loop."""
 
 @final
 class JournalFile:
@@ -236,7 +249,8 @@ class JournalFile:
 
     def __new__(cls, path: str, database: str) -> Self: ...
     @property
-    def exists(self) -> bool: ...
+    def exists(self) -> bool:
+        """Whether there is a file, opened or not."""
     @property
     def is_in_place(self) -> bool:
         """Whether what is open is what stands under its name; True where nothing is open."""
@@ -280,7 +294,8 @@ class JournalFile:
             OSError: It cannot be deleted.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Waits for what is being written, and closes the file; it can be used again."""
 
 def read_journal(path: str, token: Buffer, after: int) -> list[tuple[int, bytes]]:
     """As `JournalFile.read`, of a file that another process may be writing; none where there is no such file.
@@ -291,7 +306,9 @@ def read_journal(path: str, token: Buffer, after: int) -> list[tuple[int, bytes]
 
 # --- Reed-Solomon -------------------------------------------------------------------------------
 
-def erasure_encode(data_shards: Iterable[Buffer], parity_count: int, erasure_code: _ErasureCode) -> list[bytes]: ...
+def erasure_encode(data_shards: Iterable[Buffer], parity_count: int, erasure_code: _ErasureCode) -> list[bytes]:
+    """The parity shards of data shards of equal length."""
+
 def erasure_reconstruct(
     shards: Iterable[Buffer | None], data_count: int, parity_count: int, erasure_code: _ErasureCode
 ) -> list[bytes]:
@@ -319,7 +336,8 @@ class SegmentationParameters:
     def chunk_size_bytes(self) -> int:
         """Payload bytes in one data segment: segment_size_bytes, or what lip243's serialized bound leaves."""
     @property
-    def max_payload_bytes(self) -> int: ...
+    def max_payload_bytes(self) -> int:
+        """The largest payload of one message."""
     def segment_counts(self, payload_length: int) -> tuple[int, int]:
         """(data_segment_count, parity_segment_count); (0, 0) where draft sends the payload unmodified."""
 
@@ -367,7 +385,9 @@ class SegmentHeader:
     def segment_payload(self) -> bytes:
         """The bytes it carries."""
 
-def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
+def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]:
+    """The transport messages of one payload."""
+
 def segment_on_demand(
     payload: Buffer, parameters: SegmentationParameters, parity_millionths: int
 ) -> tuple[list[bytes], int]:
@@ -377,7 +397,8 @@ def segment_on_demand(
 
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
     """A list of lists of messages for an iterable of buffers; for an Arrow binary array, chunked or not, a list array
-    like it."""
+    like it, in which a null stays null.
+    """
 
 def reassemble_many(
     batches: Any, parameters: SegmentationParameters, candidates_per_slot_max: int, work_budget: int
@@ -392,6 +413,8 @@ def inspect_segment(
 
 @final
 class SegmentStored:
+    """A segment that was kept; the payload is not complete."""
+
     __match_args__ = ("entire_message_hash", "segments_held", "segments_needed")
     def __new__(
         cls,
@@ -419,6 +442,8 @@ class SegmentStored:
 
 @final
 class PayloadReconstructed:
+    """A payload that is complete and has the hash."""
+
     __match_args__ = ("entire_message_hash", "payload")
     def __new__(
         cls,
@@ -436,7 +461,8 @@ class PayloadReconstructed:
         """Keccak-256 of the whole payload, 32 bytes."""
 
     @property
-    def payload(self) -> bytes: ...
+    def payload(self) -> bytes:
+        """The payload."""
     @property
     def data_segment_count(self) -> int:
         """How many data segments the payload has."""
@@ -457,6 +483,8 @@ class PayloadReconstructed:
 
 @final
 class SegmentDiscarded:
+    """A segment that was not kept."""
+
     __match_args__ = ("reason", "detail")
     def __new__(cls, reason: str, detail: str) -> Self: ...
     def __getnewargs__(self) -> tuple[Any, ...]: ...
@@ -474,6 +502,8 @@ class SegmentDiscarded:
 
 @final
 class SetDropped:
+    """A set that was given up."""
+
     __match_args__ = ("entire_message_hash", "reason")
     def __new__(
         cls, entire_message_hash: bytes, message_key: bytes | None, sender: str | None, reason: str
@@ -499,7 +529,9 @@ _ReceiveOutcome = SegmentStored | PayloadReconstructed | SegmentDiscarded | SetD
 
 @final
 class ReassemblerCore:
-    """The state machine behind shardwire.segmentation.Reassembler. One owner; no I/O; time is an argument."""
+    """The state machine behind shardwire.segmentation.Reassembler. No I/O; time is an argument; threads that share one
+    take turns.
+    """
 
     def __new__(
         cls,
@@ -523,12 +555,16 @@ class ReassemblerCore:
         sender: str | None = None,
         authenticated: bool = False,
         message_key: Buffer | None = None,
-    ) -> _ReceiveOutcome: ...
-    def expire(self, now_ms: int) -> list[SetDropped]: ...
+    ) -> _ReceiveOutcome:
+        """Takes one segment; every outcome is a value."""
+    def expire(self, now_ms: int) -> list[SetDropped]:
+        """Drops the sets that got no new segment for `timeout_ms`."""
     def poll_dropped(self) -> list[SetDropped]:
         """Sets that `receive` evicted to make room, since the last call: the latest `sets_max`."""
-    def next_expiry_ms(self) -> int | None: ...
-    def stats(self) -> dict[str, int]: ...
+    def next_expiry_ms(self) -> int | None:
+        """When the next set expires."""
+    def stats(self) -> dict[str, int]:
+        """Counts since the start, and what is held."""
     def poll_persist(self) -> list[tuple[str, bytes, bytes]]:
         """Changes since the last call as (op, key, value): op is "put_segment", "delete_set", "put_completed",
         "delete_completed". A set's key is the first 20 bytes of its segments' keys. Values are opaque; applying one
@@ -580,25 +616,34 @@ class SdsMessage:
     def kind(self) -> Literal["content", "sync", "ephemeral"] | None:
         """None: neither a lamport timestamp nor content; receivers drop it."""
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that sent it."""
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """Its id, unique in the channel."""
     @property
-    def channel_id(self) -> str: ...
+    def channel_id(self) -> str:
+        """The channel that it belongs to."""
     @property
-    def lamport_timestamp(self) -> int | None: ...
+    def lamport_timestamp(self) -> int | None:
+        """Its Lamport timestamp; None for an ephemeral message."""
     @property
-    def causal_history(self) -> tuple[HistoryEntry, ...]: ...
+    def causal_history(self) -> tuple[HistoryEntry, ...]:
+        """Messages that it follows, the newest last."""
     @property
-    def bloom_filter(self) -> bytes | None: ...
+    def bloom_filter(self) -> bytes | None:
+        """What its sender has received, as a serialized bloom filter."""
     @property
-    def repair_request(self) -> tuple[HistoryEntry, ...]: ...
+    def repair_request(self) -> tuple[HistoryEntry, ...]:
+        """Messages that its sender lacks and asks others for (SDS-R)."""
     @property
-    def content(self) -> bytes | None: ...
-    def encode(self, wire_format: _SdsWireFormat = "spec") -> bytes: ...
+    def content(self) -> bytes | None:
+        """Its content; None for a sync message."""
+    def encode(self, wire_format: _SdsWireFormat = "spec") -> bytes:
+        """The message on a wire."""
     @staticmethod
     def decode(data: Buffer, wire_format: _SdsWireFormat = "spec") -> SdsMessage | None:
-        """None where the bytes are no SDS message. Invalid UTF-8 becomes U+FFFD."""
+        """The message that the bytes are; None where they are none. Invalid UTF-8 becomes U+FFFD."""
     def __eq__(self, other: object, /) -> bool: ...
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
@@ -630,7 +675,8 @@ class ContentReceived(SdsEvent):
         """The participant that sent it."""
 
     @property
-    def content(self) -> bytes: ...
+    def content(self) -> bytes:
+        """The content."""
     @property
     def send_id(self) -> str | None: ...
     @property
@@ -1018,9 +1064,11 @@ class Participant:
     def poll_timeout(self) -> int | None:
         """Monotonic ms of the next moment at which `handle_timeout` or `poll_transmit` has work; None for never."""
     @property
-    def channel_id(self) -> str: ...
+    def channel_id(self) -> str:
+        """The channel."""
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """This participant."""
     @property
     def lamport_timestamp(self) -> int:
         """The Lamport timestamp of the newest message sent or received."""
@@ -1207,12 +1255,12 @@ class MessageChannel(Participant):
 def request_offset_ms(
     participant: str, message_id: str, t_min_ms: int, t_max_ms: int, wire_format: _SdsWireFormat = "spec"
 ) -> int:
-    """T_req - now (SDS-R)."""
+    """T_req - now, in milliseconds (SDS-R)."""
 
 def response_offset_ms(
     participant: str, sender_id: str, message_id: str, t_max_ms: int, wire_format: _SdsWireFormat = "spec"
 ) -> int:
-    """T_resp - now (SDS-R): 0 for the original sender."""
+    """T_resp - now, in milliseconds (SDS-R): 0 for the original sender."""
 
 def in_response_group(
     participant: str, sender_id: str, message_id: str, groups: int, wire_format: _SdsWireFormat = "spec"
@@ -1249,13 +1297,15 @@ class Delivery:
         released_ms: int | None = None,
     ) -> Self: ...
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that sent it."""
     @property
     def message_id(self) -> str:
         """Hex Keccak-256 of the payload."""
 
     @property
-    def payload(self) -> bytes: ...
+    def payload(self) -> bytes:
+        """The message."""
     @property
     def send_id(self) -> str | None:
         """The send that it is stored under; None for an ephemeral message, which is never stored."""
@@ -1280,7 +1330,8 @@ class MessageGivenUp(SdsEvent):
 
     def __new__(cls, entry: HistoryEntry) -> Self: ...
     @property
-    def entry(self) -> HistoryEntry: ...
+    def entry(self) -> HistoryEntry:
+        """The hash that names it, as its message id, and a hint for it."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -1310,15 +1361,18 @@ class SegmentSeen(SdsEvent):
         message_id: str | None = None,
     ) -> Self: ...
     @property
-    def stage(self) -> Literal["received", "recovered"]: ...
+    def stage(self) -> Literal["received", "recovered"]:
+        """How it came."""
     @property
-    def send_id(self) -> str: ...
+    def send_id(self) -> str:
+        """The send that it belongs to."""
     @property
     def ordinal(self) -> int:
         """Index of a data segment, or the number of data segments plus the index of a parity segment."""
 
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that sent it."""
     @property
     def data_count(self) -> int | None:
         """Data segments of its message; None where the wire does not say."""
@@ -1352,9 +1406,11 @@ class MessageFault(SdsEvent):
         "false-segments",
         "message-dropped",
         "message-not-held",
-    ]: ...
+    ]:
+        """What is wrong."""
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that it names as its sender."""
     @property
     def name(self) -> str:
         """Which segment or send, or the first digits of a message's hash."""
@@ -1375,11 +1431,14 @@ class TransmitFailed(SdsEvent):
 
     def __new__(cls, message_id: str, kind: TransmitKind, error: str, of_node: bool) -> Self: ...
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """Its SDS message id."""
     @property
-    def kind(self) -> TransmitKind: ...
+    def kind(self) -> TransmitKind:
+        """Why it was to leave."""
     @property
-    def error(self) -> str: ...
+    def error(self) -> str:
+        """Why it did not."""
     @property
     def of_node(self) -> bool:
         """Whether that is no news: the node fails."""
@@ -1396,9 +1455,11 @@ class NodeFailing(SdsEvent):
 
     def __new__(cls, failures: int, error: str) -> Self: ...
     @property
-    def failures(self) -> int: ...
+    def failures(self) -> int:
+        """How many times in a row."""
     @property
-    def error(self) -> str: ...
+    def error(self) -> str:
+        """What the last one said."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -1434,7 +1495,8 @@ class NodeHolds(SdsEvent):
         """How long that is heeded."""
 
     @property
-    def error(self) -> str: ...
+    def error(self) -> str:
+        """What the node said."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -1796,10 +1858,12 @@ class OwnSends:
     def of_request(self, request_id: str) -> SendProgress | None:
         """The send of what `send` returned."""
     def __contains__(self, send_id: object, /) -> bool: ...
-    def get(self, send_id: str) -> SendProgress | None: ...
+    def get(self, send_id: str) -> SendProgress | None:
+        """How far a send has come; None for one that is not known."""
     def pending(self) -> list[SendProgress]:
         """What is neither delivered nor failed nor cancelled, oldest first."""
-    def pending_count(self) -> int: ...
+    def pending_count(self) -> int:
+        """The number of `pending`."""
     def is_unannounced(self, send_id: str, outcome: str, request_id: str) -> bool:
         """Whether `on_announced` is to be called for an outcome: "sent", "delivered" or "error"."""
     def on_announced(self, send_id: str, outcome: str, request_id: str) -> None:
@@ -1816,9 +1880,11 @@ class SendProgress:
         """What `send` returned for it; several where the same content was sent again under an id rule that cannot tell
         them apart."""
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """Hex Keccak-256 of the payload."""
     @property
-    def data_count(self) -> int: ...
+    def data_count(self) -> int:
+        """Data segments of the payload."""
     @property
     def content_count(self) -> int:
         """Data and parity segments that leave without being asked for."""
@@ -1835,9 +1901,11 @@ class SendProgress:
     def delivered_to(self) -> list[str]:
         """Participants that can reconstruct it, in the order in which they said so."""
     @property
-    def sent(self) -> bool: ...
+    def sent(self) -> bool:
+        """Whether it counts as sent."""
     @property
-    def delivered(self) -> bool: ...
+    def delivered(self) -> bool:
+        """Whether it counts as delivered."""
     @property
     def is_stored(self) -> bool:
         """Whether a store has all of it that can be sent."""
@@ -1863,17 +1931,23 @@ class BloomFilter:
         cls, capacity: int = 10_000, error_rate: float = 0.001, wire_format: _SdsWireFormat = "spec"
     ) -> Self: ...
     @property
-    def hash_count(self) -> int: ...
+    def hash_count(self) -> int:
+        """Hashes of each id."""
     @property
-    def bit_count(self) -> int: ...
+    def bit_count(self) -> int:
+        """The number of its bits."""
     @property
     def size_bytes(self) -> int:
         """Length of `to_bytes()`."""
-    def insert(self, message_id: str, /) -> None: ...
-    def insert_many(self, message_ids: Iterable[str], /) -> None: ...
+    def insert(self, message_id: str, /) -> None:
+        """Adds an id."""
+    def insert_many(self, message_ids: Iterable[str], /) -> None:
+        """Adds each of the ids."""
     def __contains__(self, message_id: str, /) -> bool: ...
-    def clear(self) -> None: ...
-    def to_bytes(self) -> bytes: ...
+    def clear(self) -> None:
+        """Takes everything out."""
+    def to_bytes(self) -> bytes:
+        """The filter as it stands in a message."""
     def load(self, data: Buffer, /) -> bool:
         """Replaces the content; False (and unchanged) where the size is not this filter's."""
     def review(self, data: Buffer, message_ids: Sequence[str], /) -> list[int] | None:
@@ -1897,22 +1971,30 @@ class WakuMessage:
         ephemeral: bool | None = None,
     ) -> Self: ...
     @property
-    def payload(self) -> bytes: ...
+    def payload(self) -> bytes:
+        """What it carries."""
     @property
-    def content_topic(self) -> str: ...
+    def content_topic(self) -> str:
+        """Its content topic."""
     @property
-    def version(self) -> int | None: ...
+    def version(self) -> int | None:
+        """The version of what encrypts its payload; None where it does not say."""
     @property
     def timestamp_ns(self) -> int | None: ...
     @property
-    def meta(self) -> bytes | None: ...
+    def meta(self) -> bytes | None:
+        """What its application says of it beside the payload, 64 bytes at most."""
     @property
-    def rate_limit_proof(self) -> bytes | None: ...
+    def rate_limit_proof(self) -> bytes | None:
+        """The proof of 17/WAKU2-RLN-RELAY, as bytes."""
     @property
-    def ephemeral(self) -> bool | None: ...
-    def encode(self) -> bytes: ...
+    def ephemeral(self) -> bool | None:
+        """Whether no store keeps it; None where it does not say."""
+    def encode(self) -> bytes:
+        """The message on the wire."""
     @staticmethod
-    def decode(data: Buffer, /) -> WakuMessage | None: ...
+    def decode(data: Buffer, /) -> WakuMessage | None:
+        """The message that the bytes are; None where they are none."""
 
 def message_hash(
     *,
@@ -1925,7 +2007,9 @@ def message_hash(
     """The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes. What is None adds nothing to it."""
 
 def shard_of(content_topic: str, num_shards_in_cluster: int) -> int:
-    """Autosharding. Raises ConfigError where the topic is not /[generation/]application/version/name/encoding."""
+    """The shard of a content topic by autosharding. Raises ConfigError where the topic is not
+    /[generation/]application/version/name/encoding.
+    """
 
 # --- Files --------------------------------------------------------------------------------------
 # Messages of file transfers: `proto/file_transfer.proto`.
@@ -1935,53 +2019,70 @@ class FileManifest:
     """An offer of a file. `name` is a peer's: 1 to 255 bytes of anything."""
 
     @property
-    def transfer_id(self) -> bytes: ...
+    def transfer_id(self) -> bytes:
+        """Names the transfer, 32 bytes."""
     @property
     def name(self) -> str: ...
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """Bytes of the file, as its sender claims."""
     @property
-    def chunk_size_bytes(self) -> int: ...
+    def chunk_size_bytes(self) -> int:
+        """Bytes of each chunk but the last."""
     @property
-    def chain_hash(self) -> bytes: ...
+    def chain_hash(self) -> bytes:
+        """The hash of the first chunk, 32 bytes."""
     @property
-    def session(self) -> int: ...
+    def session(self) -> int:
+        """Drawn by the sender whenever it begins or goes on."""
 
 @final
 class FileChunk:
     """A part of a file, not empty."""
 
     @property
-    def transfer_id(self) -> bytes: ...
+    def transfer_id(self) -> bytes:
+        """The transfer that it belongs to, 32 bytes."""
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """Its place, from 0 on."""
     @property
-    def next_hash(self) -> bytes: ...
+    def next_hash(self) -> bytes:
+        """The hash of the next chunk, 32 bytes; zeros in the last one."""
     @property
-    def data(self) -> bytes: ...
+    def data(self) -> bytes:
+        """Its bytes."""
     @property
-    def session(self) -> int: ...
+    def session(self) -> int:
+        """As `FileManifest.session`."""
 
 @final
 class FileStatus:
     """What a participant says of a transfer."""
 
     @property
-    def transfer_id(self) -> bytes: ...
+    def transfer_id(self) -> bytes:
+        """The transfer that it is about, 32 bytes."""
     @property
-    def state(self) -> _FileState: ...
+    def state(self) -> _FileState:
+        """What became of it."""
     @property
-    def reason(self) -> _FileReason: ...
+    def reason(self) -> _FileReason:
+        """Why it is refused or withdrawn; empty elsewhere."""
     @property
-    def next_index(self) -> int: ...
+    def next_index(self) -> int:
+        """The chunk to go on with: those before it are there."""
     @property
-    def session(self) -> int: ...
+    def session(self) -> int:
+        """As `FileManifest.session`."""
 
 def is_file_message(message: Buffer, /) -> bool:
     """Whether a message of a channel belongs to a file transfer, in any version."""
 
 def decode_file_message(message: Buffer, /) -> FileManifest | FileChunk | FileStatus | None:
-    """None where it is no file message of this version, or a field of it is out of its limits."""
+    """The manifest, chunk or status that a message of a channel is; None where it is no file message of this version,
+    or a field of it is out of its limits.
+    """
 
 def encode_file_manifest(
     *, name: str, size_bytes: int, chunk_size_bytes: int, chain_hash: Buffer, nonce: int, session: int
@@ -1990,7 +2091,9 @@ def encode_file_manifest(
 
 def encode_file_chunk(
     *, transfer_id: Buffer, index: int, next_hash: Buffer, data: Buffer, nonce: int, session: int
-) -> bytes: ...
+) -> bytes:
+    """The message that carries a chunk."""
+
 def encode_file_status(
     *,
     transfer_id: Buffer,
@@ -1999,7 +2102,8 @@ def encode_file_status(
     session: int,
     reason: _FileReason = "",
     next_index: int = 0,
-) -> bytes: ...
+) -> bytes:
+    """The message that says what became of a transfer."""
 
 # --- Arrow --------------------------------------------------------------------------------------
 # A batch is one call. Arguments are anything with an Arrow C interface, results are pyarrow objects; both are `Any`
@@ -2011,7 +2115,10 @@ def arrow_keccak256(data: Any) -> Any:
 def arrow_decode_segment(
     data: Any, wire_format: _SegmentWireFormat, max_total_segments: int, include_payload: bool
 ) -> Any:
-    """A struct a row: entire_message_hash, is_parity, indices and counts, lengths, segment_payload, error."""
+    """A struct a row: entire_message_hash, is_parity, indices and counts, lengths, segment_payload, and why it is none.
+
+    Bytes that `draft` reads as a whole message have their payload and no header.
+    """
 
 def arrow_decode_sds(data: Any, wire_format: _SdsWireFormat) -> Any:
     """A struct a row: the message's fields, kind, send_id, segment_ordinal, error."""
@@ -2019,26 +2126,44 @@ def arrow_decode_sds(data: Any, wire_format: _SdsWireFormat) -> Any:
 def arrow_decode_waku_message(data: Any) -> Any:
     """A struct a row: the message's fields, error."""
 
-def arrow_message_hash(pubsub_topic: Any, payload: Any, content_topic: Any, meta: Any, timestamp_ns: Any) -> Any: ...
-def arrow_shard_of(content_topic: Any, num_shards_in_cluster: int) -> Any: ...
+def arrow_message_hash(pubsub_topic: Any, payload: Any, content_topic: Any, meta: Any, timestamp_ns: Any) -> Any:
+    """The deterministic message hash of 14/WAKU2-MESSAGE. A null topic or payload gives null; a null `meta` adds
+    nothing and a null timestamp counts as 0.
+    """
+
+def arrow_shard_of(content_topic: Any, num_shards_in_cluster: int) -> Any:
+    """The shard of every content topic; null where the topic cannot be placed."""
+
 def arrow_segment(payload: Any, parameters: SegmentationParameters) -> tuple[Any, str | None]:
     """A list of segments a row, and what refuses the first payload that is refused."""
 
 def arrow_segment_rows(payload: Any, parameters: SegmentationParameters) -> Any:
-    """A record batch with a row a segment; `row` is the position of its payload."""
+    """A record batch with a row a segment; `row` is the position of its payload.
+
+    A payload that is refused has one row with `error`; a null payload has none.
+    """
 
 def arrow_unwrap_waku(state: Any) -> Any:
-    """A record batch of payload, timestamp, sender, send_id and error, with the Waku messages taken off."""
+    """A record batch of payload, timestamp, sender, send_id and error, with the Waku messages taken off.
+
+    The timestamp is the message's where it has one; its content topic stands in a column `content_topic` beside them.
+    """
 
 def arrow_unwrap_sds(state: Any, wire_format: _SdsWireFormat) -> Any:
     """The same, with the SDS messages taken off; a message without content has neither payload nor error."""
 
 def arrow_unwrap_segment(state: Any, wire_format: _SegmentWireFormat, max_total_segments: int) -> Any:
-    """The same with entire_message_hash, and without the payloads that are no segments."""
+    """The same with entire_message_hash, and without the payloads that are no segments.
+
+    A row that is none keeps no `send_id`: such rows are counted by their reason, and anyone can invent ids.
+    """
 
 @final
 class ArrowReconstructor:
-    """Messages from batches of segments sorted by message; see shardwire.spark.reconstruct."""
+    """Messages from batches of segments sorted by message; see shardwire.spark.reconstruct.
+
+    What `push` and `finish` return are record batches of finished messages, in the order in which the messages end.
+    """
 
     def __new__(
         cls,
@@ -2056,7 +2181,8 @@ class ArrowReconstructor:
         A leftover with `error` "whole" says that a partition holds a message whole: it has no row here. "times N" says
         that the segment came N times.
         """
-    def finish(self) -> list[Any]: ...
+    def finish(self) -> list[Any]:
+        """Ends the last message; returns what is left."""
     def poll_corrections(self) -> Any:
         """Since the last call: rows of partitions that are wrong, as `push` takes them in; None if none.
 
@@ -2066,7 +2192,11 @@ class ArrowReconstructor:
 
 @final
 class ArrowLocalReconstructor:
-    """Whole messages from batches of segments in any order; see shardwire.spark.archive."""
+    """Whole messages from batches of segments in any order; see shardwire.spark.archive.
+
+    `push` and `finish` return the messages that are whole, each once, and rows (per `by` and reason) for what cannot be
+    read.
+    """
 
     def __new__(
         cls,
@@ -2082,9 +2212,12 @@ class ArrowLocalReconstructor:
     ) -> Self: ...
     def push(self, batch: Any) -> list[Any]:
         """Takes in what `ArrowReconstructor.push` does; returns whole messages and what cannot be read."""
-    def finish(self) -> list[Any]: ...
+    def finish(self) -> list[Any]:
+        """Settles every group that is left; returns their messages."""
     def poll_leftovers(self) -> Any:
-        """Segments of messages that are not whole, and a row for each that is, since the last call; None if none."""
+        """Segments of messages that are not whole, with how often each came, and a row for each that is, with `error`
+        "whole", since the last call; None if none.
+        """
 
 # --- Waku over REST -----------------------------------------------------------------------------
 

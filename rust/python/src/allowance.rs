@@ -3,11 +3,12 @@
 use pyo3::prelude::*;
 use shardwire_core::channel::{self, DropReason};
 use shardwire_core::sds::TransmitKind;
+use shardwire_stub::documented;
 
 use crate::participant::kinds_of;
 use crate::sds_events::transmit_kinds;
 
-/// What one limit lets leave at one moment.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct Allowance(channel::Allowance);
 
@@ -17,6 +18,7 @@ impl From<channel::Allowance> for Allowance {
     }
 }
 
+#[documented]
 #[pymethods]
 impl Allowance {
     #[new]

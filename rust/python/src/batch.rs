@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyList};
 use shardwire_core::reassemble::{Joined, reassemble_many as join_many};
 use shardwire_core::segment::{self, Parameters, SegmentationError, Segments};
 use shardwire_core::sink::Sink;
+use shardwire_stub::documented;
 
 use crate::arrow::{BinaryColumn, map_arrow};
 use crate::buffer::{Buffer, ITEMS_MAX, buffers_of, detached, items_of};
@@ -50,8 +51,7 @@ impl Sink for ValueSink<'_> {
     }
 }
 
-/// The transport messages of many payloads: a list of lists of `bytes` for an iterable of buffers;
-/// for an Arrow binary array, chunked or not, a list array like it, in which a null stays null.
+#[documented]
 #[pyfunction]
 pub fn segment_many<'py>(
     py: Python<'py>,
@@ -154,10 +154,7 @@ pub fn each_segmented<'a>(
     }
 }
 
-/// The payloads of many sets of segments, `None` where a set does not give one that has its hash.
-///
-/// A list of `bytes` for an iterable of iterables of buffers; for an Arrow list array of binary,
-/// chunked or not, a binary array like it.
+#[documented]
 #[pyfunction]
 pub fn reassemble_many<'py>(
     py: Python<'py>,

@@ -4,15 +4,17 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyString};
 use shardwire_core::bloom;
+use shardwire_stub::documented;
 
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
 use crate::sds::parse_sds_wire_format;
 
-/// The SDS bloom filter, byte-exact with @waku/sds ("spec") or nim-sds ("nim").
+#[documented]
 #[pyclass(module = "shardwire._native")]
 pub struct BloomFilter(bloom::BloomFilter);
 
+#[documented]
 #[pymethods]
 impl BloomFilter {
     #[new]
@@ -36,7 +38,6 @@ impl BloomFilter {
         self.0.bit_count()
     }
 
-    /// Length of `to_bytes()`.
     #[getter]
     fn size_bytes(&self) -> usize {
         self.0.size_bytes()
@@ -70,13 +71,11 @@ impl BloomFilter {
         PyBytes::new(py, &self.0.to_bytes())
     }
 
-    /// Replaces the content; false, and unchanged, where the size is not this filter's.
     #[pyo3(signature = (data, /))]
     fn load(&mut self, data: Buffer<'_>) -> bool {
         self.0.load(data.as_bytes())
     }
 
-    /// Positions in `message_ids` of those a peer's serialized filter holds.
     #[pyo3(signature = (data, message_ids, /))]
     fn review(
         &self,

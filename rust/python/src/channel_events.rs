@@ -13,7 +13,6 @@ use crate::sds_events::{SdsEvent, event_object, made, output, text, transmit_kin
 use crate::texts::Texts;
 
 output! {
-    /// A message for the application. `send_id` is what it is stored under; None for an ephemeral one.
     Delivery {
         sender_id: Py<PyString>,
         message_id: Py<PyString>,
@@ -25,7 +24,6 @@ output! {
 }
 
 output! {
-    /// A partial message was given up; it is named by its hash.
     MessageGivenUp {
         entry: Py<HistoryEntry>,
     } (entry)
@@ -33,7 +31,6 @@ output! {
 }
 
 output! {
-    /// A segment arrived ("received") or was brought back by parity ("recovered").
     SegmentSeen {
         stage: Py<PyString>,
         send_id: Py<PyString>,
@@ -47,7 +44,6 @@ output! {
 }
 
 output! {
-    /// Something is wrong with what a peer sent.
     MessageFault {
         kind: Py<PyString>,
         sender_id: Py<PyString>,
@@ -58,7 +54,6 @@ output! {
 }
 
 output! {
-    /// A message did not leave.
     TransmitFailed {
         message_id: Py<PyString>,
         kind: Py<PyAny>,
@@ -69,7 +64,6 @@ output! {
 }
 
 output! {
-    /// The node failed so many times in a row that the application is told.
     NodeFailing {
         failures: u32,
         error: Py<PyString>,
@@ -78,7 +72,6 @@ output! {
 }
 
 output! {
-    /// It takes messages again.
     NodeRecovered {
         failures: u32,
         told: bool,
@@ -87,7 +80,6 @@ output! {
 }
 
 output! {
-    /// It refuses everything until a time that it named.
     NodeHolds {
         hold_ms: i64,
         error: Py<PyString>,

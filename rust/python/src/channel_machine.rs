@@ -9,6 +9,7 @@ use shardwire_core::channel::{
 };
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::{Config, TransmitKind};
+use shardwire_stub::documented;
 
 use crate::allowance::{Allowance, allowances_of};
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, buffers_of};
@@ -25,7 +26,7 @@ use crate::sds_events::{Transmit, transmit_object};
 use crate::segmentation::SegmentationParameters;
 use crate::stored_records::ChangedRecords;
 
-/// The machine behind one participant's side of a reliable channel.
+#[documented]
 #[pyclass(extends = Participant, frozen, module = "shardwire._native")]
 pub struct ChannelMachine {
     /// Beside the machine: it may be said at any time, in the middle of a call too.
@@ -85,9 +86,9 @@ fn handover_of(config: &Bound<'_, PyAny>, redelivery: &str) -> PyResult<Handover
     })
 }
 
+#[documented]
 #[pymethods]
 impl ChannelMachine {
-    /// The machine that stored records describe.
     #[staticmethod]
     #[pyo3(signature = (
         records, channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
@@ -175,7 +176,6 @@ impl ChannelMachine {
         take_in(slf.as_super(), py, length, take)
     }
 
-    /// As `handle_message` for each `Arrival`; what is wrong with one is raised before any is taken in.
     #[pyo3(signature = (arrivals, now, *, observed = false))]
     fn handle_messages(
         slf: PyRef<'_, Self>,
@@ -523,7 +523,6 @@ impl ChannelMachine {
         })
     }
 
-    /// Records that changed since the last call, and those of the caller.
     #[pyo3(signature = (beside = None))]
     fn poll_persist(
         slf: PyRef<'_, Self>,
@@ -534,7 +533,6 @@ impl ChannelMachine {
         ChangedRecords::of(changed, beside)
     }
 
-    /// In place of `poll_persist` where nothing is stored: forgets what changed.
     fn drop_changes(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
         with(slf.as_super().lock_held(py)?, Channel::drop_changes);
         Ok(())

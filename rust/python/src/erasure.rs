@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use shardwire_core::erasure::{self, ErasureCode};
+use shardwire_stub::documented;
 
 use crate::buffer::{Buffer, items_of};
 use crate::error::{Error, config_error};
@@ -36,7 +37,7 @@ fn count(name: &str, value: &Bound<'_, PyAny>, limit: &str) -> Result<usize, Err
     })
 }
 
-/// The parity shards of data shards of equal length.
+#[documented]
 #[pyfunction]
 pub fn erasure_encode<'py>(
     py: Python<'py>,
@@ -60,7 +61,7 @@ pub fn erasure_encode<'py>(
     Ok(PyList::new(py, parity)?)
 }
 
-/// All data shards, in order.
+#[documented]
 #[pyfunction]
 pub fn erasure_reconstruct<'py>(
     py: Python<'py>,

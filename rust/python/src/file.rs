@@ -5,6 +5,7 @@ use pyo3::types::PyBytes;
 use shardwire_core::wire::file::{
     self, Chunk, Hash, Manifest, Message, Reason, Stamp, State, Status,
 };
+use shardwire_stub::documented;
 
 use crate::buffer::Buffer;
 use crate::error::{Error, config_error};
@@ -58,10 +59,11 @@ fn hash_of(bytes: &Buffer<'_>, field: &str) -> PyResult<Hash> {
     })
 }
 
-/// An offer of a file.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct FileManifest(Manifest, Hash, Stamp);
 
+#[documented]
 #[pymethods]
 impl FileManifest {
     #[getter]
@@ -112,7 +114,7 @@ impl Record for FileManifest {
     }
 }
 
-/// A part of a file.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct FileChunk {
     transfer_id: Hash,
@@ -125,6 +127,7 @@ pub struct FileChunk {
     data: Py<PyBytes>,
 }
 
+#[documented]
 #[pymethods]
 impl FileChunk {
     #[getter]
@@ -154,10 +157,11 @@ impl Record for FileChunk {
     }
 }
 
-/// What a participant says of a transfer.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct FileStatus(Status, Stamp);
 
+#[documented]
 #[pymethods]
 impl FileStatus {
     #[getter]
@@ -202,7 +206,7 @@ impl Record for FileStatus {
     }
 }
 
-/// Whether a message of the channel belongs to a file transfer, in any version.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (message, /))]
 pub fn is_file_message(message: Buffer<'_>) -> bool {
@@ -210,7 +214,7 @@ pub fn is_file_message(message: Buffer<'_>) -> bool {
     message.as_bytes().starts_with(name)
 }
 
-/// The manifest, chunk or status that a message of the channel is; `None` where it is none.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (message, /))]
 pub fn decode_file_message<'py>(
@@ -239,7 +243,7 @@ pub fn decode_file_message<'py>(
     Ok(Some(found))
 }
 
-/// The message that offers a file, and the transfer's id.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (*, name, size_bytes, chunk_size_bytes, chain_hash, nonce, session))]
 pub fn encode_file_manifest<'py>(
@@ -262,7 +266,7 @@ pub fn encode_file_manifest<'py>(
     Ok((PyBytes::new(py, &message), PyBytes::new(py, &transfer_id)))
 }
 
-/// The message that carries a chunk.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (*, transfer_id, index, next_hash, data, nonce, session))]
 pub fn encode_file_chunk<'py>(
@@ -286,7 +290,7 @@ pub fn encode_file_chunk<'py>(
     ))
 }
 
-/// The message that says what became of a transfer.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (*, transfer_id, state, nonce, session, reason = "", next_index = 0))]
 pub fn encode_file_status<'py>(

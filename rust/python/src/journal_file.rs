@@ -14,6 +14,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardwire_core::journal::{HEADER_BYTES, append_row, rows};
+use shardwire_stub::documented;
 
 use crate::buffer::Buffer;
 
@@ -27,8 +28,7 @@ const STACK_BYTES: usize = 128 << 10;
 
 type Row<'py> = (u64, Bound<'py, PyBytes>);
 
-/// Wakes an event loop, from threads that have no part in the interpreter. It belongs to whoever watches it, and no file
-/// closes it.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct Wake {
     watched: UnixStream,
@@ -36,6 +36,7 @@ pub struct Wake {
     told: Arc<UnixStream>,
 }
 
+#[documented]
 #[pymethods]
 impl Wake {
     #[new]
@@ -66,7 +67,7 @@ impl Wake {
     }
 }
 
-/// One file, written by whoever has the channel's lock.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct JournalFile {
     path: PathBuf,
@@ -90,6 +91,7 @@ struct State {
     begun: Option<u64>,
 }
 
+#[documented]
 #[pymethods]
 impl JournalFile {
     #[new]
@@ -241,7 +243,7 @@ impl JournalFile {
     }
 }
 
-/// The rows of a file that another process may be writing: none where there is no such file.
+#[documented]
 #[pyfunction]
 pub fn read_journal<'py>(
     py: Python<'py>,

@@ -7,6 +7,7 @@ use arrow_buffer::Buffer as ArrowBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use shardwire_core::keccak;
+use shardwire_stub::documented;
 
 use crate::arrow::{BinaryColumn, map_arrow};
 use crate::buffer::{Buffer, buffers_of, detached};
@@ -14,7 +15,7 @@ use crate::buffer::{Buffer, buffers_of, detached};
 /// Bytes of a digest.
 const DIGEST_LENGTH: i32 = 32;
 
-/// The Keccak-256 of one buffer: 32 bytes.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (data, /))]
 pub fn keccak256<'py>(py: Python<'py>, data: Buffer<'py>) -> Bound<'py, PyBytes> {
@@ -22,8 +23,7 @@ pub fn keccak256<'py>(py: Python<'py>, data: Buffer<'py>) -> Bound<'py, PyBytes>
     PyBytes::new(py, &detached(py, bytes.len(), || keccak::keccak256(bytes)))
 }
 
-/// A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, chunked or not,
-/// a fixed-size binary one like it.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (buffers, /))]
 pub fn keccak256_many<'py>(
@@ -56,7 +56,7 @@ fn digests_of(column: &BinaryColumn, array: &ArrayRef) -> ArrayRef {
     Arc::new(FixedSizeBinaryArray::new(DIGEST_LENGTH, values, nulls))
 }
 
-/// Keccak-256 of bytes that arrive in pieces. Threads that share one take turns.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct Keccak256(Mutex<keccak::Keccak256>);
 
@@ -67,6 +67,7 @@ impl Keccak256 {
     }
 }
 
+#[documented]
 #[pymethods]
 impl Keccak256 {
     #[new]
@@ -79,19 +80,16 @@ impl Keccak256 {
         hash
     }
 
-    /// Absorbs `data` after what was absorbed before.
     #[pyo3(signature = (data, /))]
     fn update(&self, py: Python<'_>, data: Buffer<'_>) {
         let bytes = data.as_bytes();
         detached(py, bytes.len(), || self.lock().update(bytes));
     }
 
-    /// The digest of what was absorbed; more may follow.
     fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.lock().digest())
     }
 
-    /// An independent hash of what was absorbed.
     fn copy(&self) -> Self {
         Keccak256(Mutex::new(self.lock().clone()))
     }

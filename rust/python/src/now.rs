@@ -2,8 +2,9 @@
 
 use pyo3::prelude::*;
 use shardwire_core::sds;
+use shardwire_stub::documented;
 
-/// One moment, as both clocks read it.
+#[documented]
 #[pyclass(frozen, eq, hash, get_all, module = "shardwire._native")]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct Now {
@@ -11,6 +12,7 @@ pub struct Now {
     epoch_ms: i64,
 }
 
+#[documented]
 #[pymethods]
 impl Now {
     #[new]

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use shardwire_core::reassemble::{Dropped, Outcome, Reconstructed};
+use shardwire_stub::documented;
 
 use crate::fresh::new_bytes;
 use crate::record::{Field, Record, field};
@@ -42,17 +43,16 @@ pub fn wrap(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-/// A segment that was kept; the payload is not complete.
+#[documented]
 #[pyclass(frozen, get_all, module = "shardwire._native")]
 pub struct SegmentStored {
     entire_message_hash: Py<PyBytes>,
     segments_held: usize,
-    /// Distinct segments still missing; `None` while the number of data segments is unknown.
     segments_needed: Option<usize>,
-    /// Whether what is held was tried and did not have the hash.
     hash_mismatch: bool,
 }
 
+#[documented]
 #[pymethods]
 impl SegmentStored {
     #[classattr]
@@ -103,21 +103,19 @@ impl Record for SegmentStored {
     }
 }
 
-/// A payload that is complete and has the hash.
+#[documented]
 #[pyclass(frozen, get_all, module = "shardwire._native")]
 pub struct PayloadReconstructed {
     entire_message_hash: Py<PyBytes>,
     payload: Py<PyBytes>,
     data_segment_count: usize,
     parity_segment_count: usize,
-    /// Indices of the data segments that came back through parity.
     data_segments_recovered: Py<PyTuple>,
-    /// The code that decoded; `None` where no parity was needed.
     erasure_code: Option<Cow<'static, str>>,
-    /// (ordinal, sender) of segments found wrong.
     bad_segments: Py<PyTuple>,
 }
 
+#[documented]
 #[pymethods]
 impl PayloadReconstructed {
     #[classattr]
@@ -198,13 +196,14 @@ impl PayloadReconstructed {
     }
 }
 
-/// A segment that was not kept.
+#[documented]
 #[pyclass(frozen, get_all, module = "shardwire._native")]
 pub struct SegmentDiscarded {
     reason: Cow<'static, str>,
     detail: String,
 }
 
+#[documented]
 #[pymethods]
 impl SegmentDiscarded {
     #[classattr]
@@ -246,7 +245,7 @@ impl Record for SegmentDiscarded {
     }
 }
 
-/// A set that was given up.
+#[documented]
 #[pyclass(frozen, get_all, module = "shardwire._native")]
 pub struct SetDropped {
     entire_message_hash: Py<PyBytes>,
@@ -255,6 +254,7 @@ pub struct SetDropped {
     reason: Cow<'static, str>,
 }
 
+#[documented]
 #[pymethods]
 impl SetDropped {
     #[classattr]

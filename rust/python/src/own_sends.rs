@@ -7,13 +7,14 @@ use shardwire_core::channel::{
     Chunks, Kind, Outcome, OutcomeKind, OwnSend, OwnSends as Sends, Told,
 };
 use shardwire_core::sds::Name;
+use shardwire_stub::documented;
 
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::participant::{Participant, with};
 use crate::texts::name;
 
-/// The sends of one machine.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct OwnSends {
     machine: Py<Participant>,
@@ -32,6 +33,7 @@ impl OwnSends {
     }
 }
 
+#[documented]
 #[pymethods]
 impl OwnSends {
     // --- what is known ---------------------------------------------------------------------------
@@ -93,7 +95,6 @@ impl OwnSends {
 
     // --- outputs ---------------------------------------------------------------------------------
 
-    /// Each with the outcome where it stays unannounced until told.
     fn poll_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let told = self.with(py, Sends::poll_told)?;
         let events = PyList::empty(py);
@@ -104,7 +105,7 @@ impl OwnSends {
     }
 }
 
-/// How far one send has come, at one moment.
+#[documented]
 #[pyclass(frozen, get_all, module = "shardwire._native")]
 pub struct SendProgress {
     request_ids: Vec<String>,
@@ -147,9 +148,9 @@ impl SendProgress {
     }
 }
 
+#[documented]
 #[pymethods]
 impl SendProgress {
-    /// That of a stored record of kind `channel.send`.
     #[staticmethod]
     fn decode(record: Buffer<'_>) -> Result<Self, Error> {
         Ok(SendProgress::of(&OwnSend::decode(record.as_bytes())?))

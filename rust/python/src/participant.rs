@@ -11,6 +11,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyString, PyTuple};
 use shardwire_core::channel::{self, Channel};
 use shardwire_core::sds::{self, Kinds, Machine, TransmitKind};
+use shardwire_stub::documented;
 
 use crate::arguments::{
     ContentBytesMax, ContentsNeeded, Count, HeaderBytesMax, MessageId, Moment, Ordinal, Ordinals,
@@ -69,8 +70,7 @@ pub enum Held {
     Channel(Box<Channel>),
 }
 
-/// What both machines of a channel have: sends of ours, what became of them, and views. Threads that
-/// share one take turns; who comes again on the thread that has it is refused.
+#[documented]
 #[pyclass(subclass, frozen, module = "shardwire._native")]
 pub struct Participant {
     held: Mutex<Held>,
@@ -203,6 +203,7 @@ impl Participant {
     }
 }
 
+#[documented]
 #[pymethods]
 impl Participant {
     // --- inputs: ours ----------------------------------------------------------------------------
@@ -466,7 +467,6 @@ impl Participant {
         entries(py, missing)
     }
 
-    /// The same by message id.
     fn missing_by_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let entries: Vec<_> = self.lock(py)?.missing().cloned().collect();
         let missing = PyDict::new(py);
@@ -560,7 +560,7 @@ fn by_name<'py, T: IntoPyObject<'py>>(
     Ok(dict)
 }
 
-/// T_req - now, in milliseconds (SDS-R).
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (participant, message_id, t_min_ms, t_max_ms, wire_format = "spec"))]
 pub fn request_offset_ms(
@@ -580,7 +580,7 @@ pub fn request_offset_ms(
     ))
 }
 
-/// T_resp - now, in milliseconds (SDS-R): 0 for the original sender.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (participant, sender_id, message_id, t_max_ms, wire_format = "spec"))]
 pub fn response_offset_ms(
@@ -600,7 +600,7 @@ pub fn response_offset_ms(
     ))
 }
 
-/// Whether a participant answers for a message of a sender (SDS-R).
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (participant, sender_id, message_id, groups, wire_format = "spec"))]
 pub fn in_response_group(
@@ -620,25 +620,25 @@ pub fn in_response_group(
     ))
 }
 
-/// The limits of what a machine holds, by name.
+#[documented]
 #[pyfunction]
 pub fn sds_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     sds::LIMITS.into_py_dict(py)
 }
 
-/// What a content is called whose message id another content has: no two of one id are called alike.
+#[documented]
 #[pyfunction]
 pub fn rival_name(message_id: &str, sender_id: &str, content: Buffer<'_>) -> String {
     sds::rival_name(message_id, sender_id, content.as_bytes()).to_string()
 }
 
-/// Whether `name` is that of a content whose message id another content has, and no message id.
+#[documented]
 #[pyfunction]
 pub fn is_rival(name: &str) -> bool {
     sds::rival_of(name).is_some()
 }
 
-/// Nim's `hash(string)`: FarmHash64 of the UTF-8 bytes, as the signed integer that Nim has.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn farmhash64(text: &str) -> i64 {

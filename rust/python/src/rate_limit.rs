@@ -7,13 +7,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyFrozenSet;
 use shardwire_core::rate_limit::{self, Answer, Counts, Moment, Record, Terms};
 use shardwire_core::sds::TransmitKind;
+use shardwire_stub::documented;
 
 use crate::allowance::Allowance;
 use crate::sds_events::transmit_kinds;
 
 type RecordTuple = (i64, i64, i64);
 
-/// One limit, and those who share it.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct SharedQuota(Mutex<rate_limit::SharedQuota>);
 
@@ -44,6 +45,7 @@ fn kind_of(kind: &Bound<'_, PyAny>) -> PyResult<TransmitKind> {
     found.map(|(kind, _)| kind).ok_or_else(wrong)
 }
 
+#[documented]
 #[pymethods]
 impl SharedQuota {
     #[new]

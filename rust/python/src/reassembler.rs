@@ -11,6 +11,7 @@ use shardwire_core::reassemble::{
     Change, Discard, Drop, Lent, Limits, Reassembler, Receipt, Records, Stats,
 };
 use shardwire_core::sink::Sink;
+use shardwire_stub::documented;
 
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, ITEMS_MAX, items_of};
 use crate::fresh::new_bytes;
@@ -18,7 +19,7 @@ use crate::lent_bytes::LentBytes;
 use crate::outcome::{self, SetDropped};
 use crate::segmentation::SegmentationParameters;
 
-/// The state machine behind `shardwire.segmentation.Reassembler`. Threads that share one take turns.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct ReassemblerCore(Mutex<Reassembler>);
 
@@ -30,6 +31,7 @@ impl ReassemblerCore {
     }
 }
 
+#[documented]
 #[pymethods]
 impl ReassemblerCore {
     #[new]
@@ -68,7 +70,6 @@ impl ReassemblerCore {
         ReassemblerCore(Mutex::new(Reassembler::new(parameters.inner, limits)))
     }
 
-    /// Takes one segment; every outcome is a value.
     #[pyo3(signature = (
         segment, *, now_ms, sender = None, authenticated = false, message_key = None
     ))]
@@ -102,7 +103,6 @@ impl ReassemblerCore {
         outcome::wrap(py, outcome)
     }
 
-    /// Drops the sets that got no new segment for `timeout_ms`.
     fn expire(&self, py: Python<'_>, now_ms: i64) -> Vec<SetDropped> {
         let dropped = self.lock(py).expire(now_ms);
         dropped
@@ -111,7 +111,6 @@ impl ReassemblerCore {
             .collect()
     }
 
-    /// Sets that `receive` evicted to make room, since the last call.
     fn poll_dropped(&self, py: Python<'_>) -> Vec<SetDropped> {
         let dropped = self.lock(py).poll_dropped();
         dropped
@@ -120,12 +119,10 @@ impl ReassemblerCore {
             .collect()
     }
 
-    /// When the next set expires.
     fn next_expiry_ms(&self, py: Python<'_>) -> Option<i64> {
         self.lock(py).next_expiry_ms()
     }
 
-    /// Counts since the start, and what is held.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.lock(py).stats();
         let counts = PyDict::new(py);
@@ -133,14 +130,12 @@ impl ReassemblerCore {
         Ok(counts)
     }
 
-    /// Changes since the last call as (op, key, value).
     fn poll_persist<'py>(&self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
         let mut rows = Rows::new(py);
         self.lock(py).poll_persist_into(&mut rows);
         rows.rows
     }
 
-    /// Takes back what `poll_persist` gave, less what was deleted.
     fn restore(&self, py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<()> {
         let rows = items_of(records, "records", ITEMS_MAX, |row| {
             row.extract::<(PyBackedStr, PyBackedBytes, PyBackedBytes)>()

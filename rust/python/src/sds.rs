@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
 use shardwire_core::wire::sds::{self, Kind, WireFormat};
+use shardwire_stub::documented;
 
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
@@ -20,11 +21,12 @@ pub fn parse_sds_wire_format(name: &str) -> Result<WireFormat, Error> {
     })
 }
 
-/// One entry of a causal history or a repair request.
+#[documented]
 #[pyclass(frozen, eq, hash, module = "shardwire._native")]
 #[derive(PartialEq, Eq, Hash, Clone)]
 pub struct HistoryEntry(sds::HistoryEntry);
 
+#[documented]
 #[pymethods]
 impl HistoryEntry {
     #[classattr]
@@ -93,11 +95,12 @@ impl Record for HistoryEntry {
     }
 }
 
-/// One SDS message.
+#[documented]
 #[pyclass(frozen, eq, module = "shardwire._native")]
 #[derive(PartialEq)]
 pub struct SdsMessage(sds::Message);
 
+#[documented]
 #[pymethods]
 impl SdsMessage {
     #[new]
@@ -138,7 +141,6 @@ impl SdsMessage {
         }))
     }
 
-    /// The kind by presence of fields; `None` where a receiver drops the message.
     #[getter]
     fn kind(&self) -> Option<&'static str> {
         self.0.kind().map(|kind| match kind {
@@ -194,7 +196,6 @@ impl SdsMessage {
             .map(|bytes| PyBytes::new(py, bytes))
     }
 
-    /// The message on a wire.
     #[pyo3(signature = (wire_format = "spec"))]
     fn encode<'py>(
         &self,
@@ -205,7 +206,6 @@ impl SdsMessage {
         Ok(PyBytes::new(py, &encoded))
     }
 
-    /// The message that the bytes are; `None` where they are none.
     #[staticmethod]
     #[pyo3(signature = (data, wire_format = "spec"))]
     fn decode(data: Buffer<'_>, wire_format: &str) -> Result<Option<Self>, Error> {

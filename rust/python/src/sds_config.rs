@@ -8,6 +8,7 @@ use pyo3::types::{PyInt, PyString};
 use shardwire_core::channel::divide;
 use shardwire_core::sds::{Config, DeliveredWhen, MessageIdRule};
 use shardwire_core::segment::Settings;
+use shardwire_stub::documented;
 
 use crate::arguments::refused;
 use crate::error::{Error, config_error};
@@ -103,7 +104,7 @@ fn delivered_when_of(value: &Bound<'_, PyAny>) -> PyResult<DeliveredWhen> {
     }
 }
 
-/// How a message of the network is divided: the segment size and the largest content of SDS.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (
     message_bytes, around_bytes, channel_id, sender_id, config, sync, segmentation, *, has_parity

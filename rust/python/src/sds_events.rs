@@ -6,15 +6,17 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 use shardwire_core::sds::{self, Event};
+use shardwire_stub::documented;
 
 use crate::lent_bytes::octets_object;
 use crate::sds::HistoryEntry;
 use crate::texts::{Texts, name};
 
-/// Base of what `poll_event` gives. Two events are equal where their class and all fields are.
+#[documented]
 #[pyclass(subclass, frozen, module = "shardwire._native")]
 pub struct SdsEvent;
 
+#[documented]
 #[pymethods]
 impl SdsEvent {
     #[new]
@@ -72,16 +74,16 @@ pub fn shown(object: &Bound<'_, PyAny>, names: &[&str]) -> PyResult<String> {
 
 macro_rules! output {
     (
-        $(#[$doc:meta])*
         $name:ident { $($field:ident: $type:ty),+ $(,)? } ($($signature:tt)*)
         $(: $base:ident)?
     ) => {
-        $(#[$doc])*
+        #[shardwire_stub::documented]
         #[pyclass(frozen, get_all, module = "shardwire._native" $(, extends = $base)?)]
         pub struct $name {
             $(pub $field: $type,)+
         }
 
+        #[shardwire_stub::documented]
         #[pymethods]
         impl $name {
             #[classattr]
@@ -133,11 +135,6 @@ macro_rules! output {
 pub(crate) use output;
 
 output! {
-    /// An encoded message that must leave, once everything polled by `poll_persist` after it is
-    /// durable.
-    ///
-    /// The caller answers with `handle_transmitted` or `handle_transmit_failed`, naming
-    /// `transmit_id`.
     Transmit {
         transmit_id: u64,
         kind: Py<PyAny>,
@@ -150,11 +147,6 @@ output! {
 }
 
 output! {
-    /// A new content of another participant, on receipt: its dependencies may still be missing.
-    ///
-    /// The caller owes `handle_content_placed` (to which send it belongs) and, once the send's
-    /// message can be reconstructed, `handle_send_reconstructed`. `send_id` and `ordinal` are what
-    /// the id itself says under the "send" rule; None where it says nothing.
     ContentReceived {
         message_id: Py<PyString>,
         sender_id: Py<PyString>,
@@ -166,10 +158,6 @@ output! {
 }
 
 output! {
-    /// A reconstructed send whose every dependency outside itself was delivered or declared lost:
-    /// deliver it now.
-    ///
-    /// `late`: it had counted as lost, so what follows it may have been delivered before.
     SendReleased {
         sender_id: Py<PyString>,
         send_id: Py<PyString>,
@@ -179,7 +167,6 @@ output! {
 }
 
 output! {
-    /// `by` holds one content of a send of ours; once for each content and participant.
     ContentAcknowledged {
         send_id: Py<PyString>,
         ordinal: u32,
@@ -190,8 +177,6 @@ output! {
 }
 
 output! {
-    /// `by` can reconstruct the send: it acknowledged `contents_needed` of its contents. Once a
-    /// participant.
     SendAcknowledged {
         send_id: Py<PyString>,
         by: Py<PyString>,
@@ -200,7 +185,6 @@ output! {
 }
 
 output! {
-    /// Dependencies that are not here: fetch them, by `retrieval_hint` where there is one.
     MissingDetected {
         entries: Py<PyTuple>,
     } (entries)
@@ -208,7 +192,6 @@ output! {
 }
 
 output! {
-    /// An ephemeral message: no order, no acknowledgement.
     EphemeralReceived {
         message_id: Py<PyString>,
         sender_id: Py<PyString>,
@@ -218,7 +201,6 @@ output! {
 }
 
 output! {
-    /// `by`'s bloom filter holds one content of a send of ours; `count` filters do so far.
     ContentPossiblyAcknowledged {
         send_id: Py<PyString>,
         ordinal: u32,
@@ -230,7 +212,6 @@ output! {
 }
 
 output! {
-    /// Receivers of a send of ours need so many contents more: answer with `make_parity`.
     ContentsWanted {
         send_id: Py<PyString>,
         count: u32,
@@ -239,7 +220,6 @@ output! {
 }
 
 output! {
-    /// `max_retransmissions` passed for some content and nobody is waited for any longer.
     SendGivenUp {
         send_id: Py<PyString>,
         unacknowledged: Py<PyTuple>,
@@ -248,8 +228,6 @@ output! {
 }
 
 output! {
-    /// A dependency stayed missing for `timeout_for_lost_messages_ms`; its dependents go on without
-    /// it, and it is asked for all the same.
     DependencyLost {
         entry: Py<HistoryEntry>,
     } (entry)
@@ -257,7 +235,6 @@ output! {
 }
 
 output! {
-    /// A sync message of another participant.
     SyncReceived {
         sender_id: Py<PyString>,
     } (sender_id)
@@ -265,7 +242,6 @@ output! {
 }
 
 output! {
-    /// A message under our sender id that we never sent.
     SenderIdConflict {
         message_id: Py<PyString>,
     } (message_id)
@@ -273,8 +249,6 @@ output! {
 }
 
 output! {
-    /// A received message that is not processed: "undecodable", "other-channel", "own",
-    /// "duplicate", "over-limit", "replayed".
     MessageDropped {
         reason: Py<PyString>,
     } (reason)

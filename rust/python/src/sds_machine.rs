@@ -4,6 +4,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardwire_core::sds::{Machine, Name, Place};
+use shardwire_stub::documented;
 
 use crate::arguments::{
     ChannelId, ContentCount, ContentsNeeded, FromStore, HeaderBytesMax, Invalid, KeepMessages,
@@ -21,7 +22,7 @@ use crate::stored_records::ChangedRecords;
 /// A message to be taken in again, and its hint.
 type Reopened<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 
-/// The machine behind one participant's side of a channel whose contents are its owner's.
+#[documented]
 #[pyclass(extends = Participant, frozen, module = "shardwire._native")]
 pub struct MessageChannel;
 
@@ -32,6 +33,7 @@ impl MessageChannel {
     }
 }
 
+#[documented]
 #[pymethods]
 impl MessageChannel {
     #[new]
@@ -59,7 +61,6 @@ impl MessageChannel {
         Ok(MessageChannel::holding(machine.map_err(Error::from)?))
     }
 
-    /// The machine that stored records describe.
     #[staticmethod]
     #[pyo3(signature = (
         records, channel_id, sender_id, config, sync, *, now, rng, header_bytes_max = HeaderBytesMax(24_000),
@@ -305,7 +306,6 @@ impl MessageChannel {
             .transpose()
     }
 
-    /// Records that changed since the last call; None deletes.
     fn poll_persist(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<ChangedRecords> {
         Ok(slf.as_super().lock(py)?.poll_persist().into())
     }

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use shardwire_core::segment::{self, ParameterError, Parameters, Segments, Settings};
 use shardwire_core::wire::segment::{Received, Slot, WireFormat, decode};
+use shardwire_stub::documented;
 
 use crate::buffer::{Buffer, detached};
 use crate::erasure::parse_code;
@@ -30,12 +31,13 @@ fn unsigned<T: TryFrom<i64>>(field: &'static str, value: i64) -> Result<T, Param
     })
 }
 
-/// The validated form of `SegmentationConfig`.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct SegmentationParameters {
     pub inner: Parameters,
 }
 
+#[documented]
 #[pymethods]
 impl SegmentationParameters {
     #[new]
@@ -72,26 +74,23 @@ impl SegmentationParameters {
         })
     }
 
-    /// Payload bytes in one data segment.
     #[getter]
     fn chunk_size_bytes(&self) -> usize {
         self.inner.chunk_size_bytes()
     }
 
-    /// The largest payload of one message.
     #[getter]
     fn max_payload_bytes(&self) -> usize {
         self.inner.max_payload_bytes()
     }
 
-    /// Data and parity segments of a payload; (0, 0) where draft sends it unmodified.
     fn segment_counts(&self, payload_length: usize) -> Result<(usize, usize), Error> {
         let counts = self.inner.counts(payload_length)?;
         Ok((counts.data, counts.parity))
     }
 }
 
-/// The transport messages of one payload.
+#[documented]
 #[pyfunction]
 #[pyo3(name = "segment")]
 pub fn segment_payload<'py>(
@@ -106,7 +105,7 @@ pub fn segment_payload<'py>(
     messages(py, &segments, &payload)
 }
 
-/// The transport messages of one payload whose parity is made on demand, and how much more there can be.
+#[documented]
 #[pyfunction]
 pub fn segment_on_demand<'py>(
     py: Python<'py>,
@@ -143,7 +142,7 @@ pub fn messages<'py>(
 /// More than any wire can say that a payload has.
 const TOTAL_SEGMENTS_MAX: u32 = 1 << 17;
 
-/// What one segment says of itself; `None` where its wire does not say it.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct SegmentHeader {
     wire_format: WireFormat,
@@ -165,6 +164,7 @@ impl SegmentHeader {
 /// A segment, its wire format, and how many segments its message may have.
 type Inspected = (Py<PyBytes>, &'static str, u32);
 
+#[documented]
 #[pymethods]
 impl SegmentHeader {
     #[getter]
@@ -202,7 +202,6 @@ impl SegmentHeader {
         self.header.parity_segment_count
     }
 
-    /// Length of the entire payload (lip243 only).
     #[getter]
     fn payload_length(&self) -> Option<u64> {
         self.header.payload_length
@@ -252,7 +251,7 @@ impl Record for SegmentHeader {
     }
 }
 
-/// The validated header; `None` where draft reads the bytes as a whole message.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (segment, wire_format, max_total_segments = 256))]
 pub fn inspect_segment(

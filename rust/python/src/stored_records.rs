@@ -11,6 +11,7 @@ use shardwire_core::channel::{Record, RecordKey, Value};
 use shardwire_core::journal::body::{Body, Change, Named, Place, names, split};
 use shardwire_core::journal::table::Table;
 use shardwire_core::sds;
+use shardwire_stub::documented;
 
 use crate::buffer::Buffer;
 use crate::channel_events::payload_object;
@@ -23,7 +24,7 @@ type NameObject<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>);
 /// Where a value lies: its first byte, its bytes as they are stored, their checksum.
 type PlaceNumbers = (u64, u64, u32);
 
-/// What one commit changes, in the form in which the core gives it.
+#[documented]
 #[pyclass(frozen, mapping, module = "shardwire._native")]
 pub struct ChangedRecords {
     /// Of one record the last counts.
@@ -79,6 +80,7 @@ impl ChangedRecords {
     }
 }
 
+#[documented]
 #[pymethods]
 impl ChangedRecords {
     #[new]
@@ -197,12 +199,13 @@ enum Kept {
     Apart(Place),
 }
 
-/// Records of a channel, by name.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct RecordTable {
     table: Mutex<Table<Name, Kept>>,
 }
 
+#[documented]
 #[pymethods]
 impl RecordTable {
     #[new]
@@ -300,7 +303,7 @@ impl RecordTable {
     }
 }
 
-/// The head of a row of a journal and its values, sealed or not; None for what is no row.
+#[documented]
 #[pyfunction]
 pub fn split_row<'py>(
     py: Python<'py>,
@@ -310,7 +313,7 @@ pub fn split_row<'py>(
     Some((PyBytes::new(py, head), PyBytes::new(py, values)))
 }
 
-/// Sizes of the values that rows put, and None for what they delete.
+#[documented]
 #[pyfunction]
 pub fn sizes_in_rows<'py>(py: Python<'py>, rows: Vec<Buffer<'py>>) -> PyResult<Bound<'py, PyDict>> {
     let mut table = Table::new(true);

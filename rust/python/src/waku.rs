@@ -3,16 +3,18 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardwire_core::wire::waku;
+use shardwire_stub::documented;
 
 use crate::buffer::{Buffer, detached};
 use crate::error::Error;
 use crate::record::{Field, Record, field};
 
-/// 14/WAKU2-MESSAGE. `timestamp_ns` is signed nanoseconds since the Unix epoch.
+#[documented]
 #[pyclass(frozen, eq, module = "shardwire._native")]
 #[derive(PartialEq)]
 pub struct WakuMessage(waku::WakuMessage);
 
+#[documented]
 #[pymethods]
 impl WakuMessage {
     #[new]
@@ -79,12 +81,10 @@ impl WakuMessage {
         self.0.ephemeral
     }
 
-    /// The message on the wire.
     fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &waku::encode(&self.0))
     }
 
-    /// The message that the bytes are; `None` where they are none.
     #[staticmethod]
     #[pyo3(signature = (data, /))]
     fn decode(data: Buffer<'_>) -> Option<Self> {
@@ -112,7 +112,7 @@ impl Record for WakuMessage {
     }
 }
 
-/// The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes. What is `None` adds nothing.
+#[documented]
 #[pyfunction]
 #[pyo3(
     signature = (*, pubsub_topic, payload, content_topic, meta = None, timestamp_ns = Some(0)),
@@ -134,7 +134,7 @@ pub fn message_hash<'py>(
     PyBytes::new(py, &hash)
 }
 
-/// The shard of a content topic by autosharding.
+#[documented]
 #[pyfunction]
 pub fn shard_of(content_topic: &str, num_shards_in_cluster: u32) -> Result<u32, Error> {
     waku::shard_of(content_topic, num_shards_in_cluster).map_err(|source| Error::ContentTopic {

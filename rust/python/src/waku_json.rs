@@ -4,6 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use shardwire_core::wire::waku_json::{self, ElementReader, JsonError, JsonMessage, StoreAnswer};
+use shardwire_stub::documented;
 
 use crate::buffer::{Buffer, detached};
 
@@ -30,7 +31,7 @@ fn message_tuple<'py>(
         .map(Some)
 }
 
-/// Reads the messages of one answer while it comes in.
+#[documented]
 #[pyclass(module = "shardwire._native")]
 pub struct WakuJsonReader {
     reader: ElementReader,
@@ -40,6 +41,7 @@ pub struct WakuJsonReader {
     malformed: usize,
 }
 
+#[documented]
 #[pymethods]
 impl WakuJsonReader {
     #[new]
@@ -86,7 +88,7 @@ impl WakuJsonReader {
     }
 }
 
-/// A message as the REST interfaces take it.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (*, payload, content_topic, timestamp_ns, meta, ephemeral))]
 pub fn encode_waku_json<'py>(
@@ -104,7 +106,7 @@ pub fn encode_waku_json<'py>(
     PyBytes::new(py, &json)
 }
 
-/// Status, its description, the entries and the cursor of a page of a store.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (answer, /))]
 pub fn decode_store_json<'py>(

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use shardwire_core::keccak;
 use shardwire_core::wire::segment::{self, Received, Slot};
 use shardwire_core::wire::waku;
+use shardwire_stub::documented;
 
 use super::exchange::{ArrayArgument, to_python};
 use super::input::{BinaryColumn, IntegerColumn, TextColumn};
@@ -20,7 +21,7 @@ use super::wire_format_named;
 /// Digests of this many rows are computed in one call, so that the list of slices stays in cache.
 const ROWS_PER_CALL: usize = 1024;
 
-/// Keccak-256 of every row, as binary.
+#[documented]
 #[pyfunction]
 pub fn arrow_keccak256<'py>(py: Python<'py>, data: ArrayArgument) -> PyResult<Bound<'py, PyAny>> {
     let column = BinaryColumn::new(&data.0, "data")?;
@@ -46,9 +47,7 @@ fn keccak256_column(column: &BinaryColumn) -> arrow_array::BinaryArray {
     out.finish()
 }
 
-/// The header and the payload of every segment, and why a row is none.
-///
-/// Bytes that `draft` reads as a whole message have their payload and no header.
+#[documented]
 #[pyfunction]
 #[pyo3(signature = (data, wire_format, max_total_segments, include_payload))]
 pub fn arrow_decode_segment<'py>(
@@ -155,7 +154,7 @@ impl SegmentColumns {
     }
 }
 
-/// The fields of every Waku message, and why a row is none.
+#[documented]
 #[pyfunction]
 pub fn arrow_decode_waku_message<'py>(
     py: Python<'py>,
@@ -206,8 +205,7 @@ fn decode_waku_column(column: &BinaryColumn) -> StructArray {
     )
 }
 
-/// The deterministic message hash of 14/WAKU2-MESSAGE. A null topic or payload gives null; a null
-/// `meta` adds nothing and a null timestamp counts as 0.
+#[documented]
 #[pyfunction]
 pub fn arrow_message_hash<'py>(
     py: Python<'py>,
@@ -255,7 +253,7 @@ pub fn arrow_message_hash<'py>(
     to_python(py, Arc::new(hashes))
 }
 
-/// The shard of every content topic; null where the topic cannot be placed.
+#[documented]
 #[pyfunction]
 pub fn arrow_shard_of<'py>(
     py: Python<'py>,

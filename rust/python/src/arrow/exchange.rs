@@ -10,6 +10,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use shardwire_stub::documented;
 
 use super::capsule::{array_of, arrays_of, capsules_of};
 
@@ -89,13 +90,14 @@ fn described_array(object: &Bound<'_, PyAny>) -> PyResult<(Field, ArrayRef)> {
     array_of(&schema, &array)
 }
 
-/// What pyarrow reads an array or a batch from.
+#[documented]
 #[pyclass(frozen, module = "shardwire._native")]
 struct ArrowResult {
     field: Field,
     array: ArrayData,
 }
 
+#[documented]
 #[pymethods]
 impl ArrowResult {
     /// The requested schema is a wish, which the protocol lets unfulfilled.

@@ -14,6 +14,7 @@ use arrow_row::Rows;
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use shardwire_core::wire::segment::{self, Received, Slot, WireFormat};
+use shardwire_stub::documented;
 
 use super::batch::Batch;
 use super::exchange::BatchArgument;
@@ -22,11 +23,7 @@ use super::input::BinaryColumn;
 use super::settle::{Settled, Settlement, arrow_error};
 use crate::segmentation::SegmentationParameters;
 
-/// Reconstructs what is whole among rows in any order.
-///
-/// Takes in what `ArrowReconstructor` does. `push` and `finish` return the messages that are whole,
-/// each once, and rows (per `by` and reason) for what cannot be read; `poll_leftovers` the segments of
-/// the others, with how often each came, and a row for each that is whole.
+#[documented]
 #[pyclass(module = "shardwire._native")]
 pub struct ArrowLocalReconstructor {
     settlement: Settlement,
@@ -46,6 +43,7 @@ struct Open {
     last_row: u64,
 }
 
+#[documented]
 #[pymethods]
 impl ArrowLocalReconstructor {
     #[new]
@@ -88,7 +86,6 @@ impl ArrowLocalReconstructor {
         }
     }
 
-    /// Takes in one batch; returns the batches that became ready.
     fn push<'py>(
         &mut self,
         py: Python<'py>,
@@ -99,7 +96,6 @@ impl ArrowLocalReconstructor {
         self.settlement.hand_over(py)
     }
 
-    /// Settles every group that is left; returns their messages.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         py.detach(|| {
             self.settle_down_to(0)?;
@@ -109,8 +105,6 @@ impl ArrowLocalReconstructor {
         self.settlement.hand_over(py)
     }
 
-    /// Since the last call: the segments of messages that are not whole, and a row for each that is,
-    /// with `error` "whole". `None` where there are none.
     fn poll_leftovers<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.settlement.take_leftovers(py)
     }

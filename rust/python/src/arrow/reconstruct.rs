@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
+use shardwire_stub::documented;
 
 use super::batch::Batch;
 use super::exchange::BatchArgument;
@@ -22,12 +23,7 @@ const WINDOW_GROUPS: usize = 16;
 /// Bytes of finished messages that wait.
 const WINDOW_BYTES: usize = 64 << 20;
 
-/// Reconstructs messages from batches whose rows are sorted by message.
-///
-/// A batch has the `by` columns, then hash, send_id, payload, timestamp, sender and error. What `push`
-/// and `finish` return are pyarrow record batches of finished messages, in the order in which the
-/// messages end. A message of which a leftover of `ArrowLocalReconstructor` says that it is whole in a
-/// partition has no row here; `poll_corrections` says what the partitions' rows should have been.
+#[documented]
 #[pyclass(module = "shardwire._native")]
 pub struct ArrowReconstructor {
     settlement: Settlement,
@@ -36,6 +32,7 @@ pub struct ArrowReconstructor {
     window_bytes: usize,
 }
 
+#[documented]
 #[pymethods]
 impl ArrowReconstructor {
     #[new]
@@ -71,7 +68,6 @@ impl ArrowReconstructor {
         }
     }
 
-    /// Takes in one batch; returns the batches that became ready.
     fn push<'py>(
         &mut self,
         py: Python<'py>,
@@ -82,14 +78,10 @@ impl ArrowReconstructor {
         self.settlement.hand_over(py)
     }
 
-    /// Since the last call: rows of partitions that are wrong, by their message. `timestamp` holds the
-    /// partition; `error` the number of data segments that came in no partition, or null where another
-    /// partition's row stands for the message. `None` where there are none.
     fn poll_corrections<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.settlement.take_leftovers(py)
     }
 
-    /// Ends the last message; returns what is left.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         py.detach(|| {
             self.close();

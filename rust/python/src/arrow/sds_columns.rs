@@ -10,13 +10,14 @@ use arrow_array::builder::{
 use arrow_schema::{DataType, Field, Fields};
 use pyo3::prelude::*;
 use shardwire_core::wire::sds::{self, HistoryEntry, Kind};
+use shardwire_stub::documented;
 
 use super::columns::struct_array;
 use super::exchange::{ArrayArgument, to_python};
 use super::input::BinaryColumn;
 use super::{sds_wire_format_named, send_of};
 
-/// The fields of every SDS message, the send and the ordinal that its id names, and why a row is none.
+#[documented]
 #[pyfunction]
 pub fn arrow_decode_sds<'py>(
     py: Python<'py>,

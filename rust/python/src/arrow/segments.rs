@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use pyo3::prelude::*;
 use shardwire_core::keccak;
 use shardwire_core::segment::{Parameters, SegmentationError, Segments};
+use shardwire_stub::documented;
 
 use super::exchange::{ArrayArgument, batch_to_python, to_python};
 use super::input::BinaryColumn;
@@ -14,7 +15,7 @@ use super::unwrap::batch_of;
 use crate::batch::{ValueSink, each_segmented, segment_lists};
 use crate::segmentation::SegmentationParameters;
 
-/// The segments of every payload as a list, and what refuses the first payload that is refused.
+#[documented]
 #[pyfunction]
 pub fn arrow_segment<'py>(
     py: Python<'py>,
@@ -27,8 +28,7 @@ pub fn arrow_segment<'py>(
     Ok((to_python(py, lists)?, error.map(|error| error.to_string())))
 }
 
-/// A row a segment: `row` is the position of its payload in the batch. A payload that is refused has
-/// one row with `error`; a null payload has none.
+#[documented]
 #[pyfunction]
 pub fn arrow_segment_rows<'py>(
     py: Python<'py>,

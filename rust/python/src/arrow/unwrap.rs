@@ -15,6 +15,7 @@ use shardwire_core::keccak;
 use shardwire_core::wire::sds::{self, Kind};
 use shardwire_core::wire::segment::{self, Received};
 use shardwire_core::wire::waku;
+use shardwire_stub::documented;
 
 use super::exchange::{BatchArgument, batch_to_python};
 use super::input::{BinaryColumn, IntegerColumn, TextColumn};
@@ -82,8 +83,7 @@ impl NextState {
     }
 }
 
-/// Takes off the Waku message: its payload stays, and its timestamp where it has one. Its content topic
-/// stands in a column `content_topic` beside the state.
+#[documented]
 #[pyfunction]
 pub fn arrow_unwrap_waku<'py>(
     py: Python<'py>,
@@ -120,8 +120,7 @@ pub fn arrow_unwrap_waku<'py>(
     batch_to_python(py, next)
 }
 
-/// Takes off the SDS message: its content stays, with the sender and the send that it names.
-/// Messages without content (syncs) keep neither payload nor error.
+#[documented]
 #[pyfunction]
 pub fn arrow_unwrap_sds<'py>(
     py: Python<'py>,
@@ -162,10 +161,7 @@ pub fn arrow_unwrap_sds<'py>(
     batch_to_python(py, next)
 }
 
-/// Reads the segments: the state without those that are none, and with `entire_message_hash`.
-///
-/// A row that is none keeps no `send_id`: such rows are counted by their reason, and anyone can
-/// invent ids.
+#[documented]
 #[pyfunction]
 pub fn arrow_unwrap_segment<'py>(
     py: Python<'py>,
