@@ -204,6 +204,8 @@ def test_a_full_disk_leaves_the_old_file_where_one_is_rebuilt(tmp_path: Path) ->
         ("inspect parts/data-000.segment >&-", ""),
         ("inspect parts/data-000.segment --json >&-", ""),
         ("inspect parts/data-000.segment --json > /dev/full", "standard output: No space left on device"),
+        ("inspect parts/data-000.segment > /dev/full", "standard output: No space left on device"),
+        ("segment a -o more > /dev/full", "standard output: No space left on device"),
         ("reassemble parts -o - >&-", "standard output: it is closed"),
         ("reassemble parts -o - > /dev/full", "standard output: No space left on device"),
         ("segment - -o other <&-", "standard input: it is closed"),

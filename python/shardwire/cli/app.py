@@ -303,11 +303,10 @@ def inspect(
     """Show what one SEGMENT says of itself."""
     with told_warnings(log_level(verbose=verbose, quiet=quiet)):
         fields = segment_files.describe_segment(segment, wire_format.value)
-    if as_json:
-        Output(as_json=True).event("segment", **fields)
-        return
+    output = Output(as_json=as_json)
+    output.event("segment", **fields)
     for name, value in fields.items():
-        typer.echo(f"{name:22} {value:,}" if isinstance(value, int) else f"{name:22} {value}")
+        output.result(f"{name:22} {value:,}" if isinstance(value, int) else f"{name:22} {value}")
 
 
 add_commands(app)
@@ -315,9 +314,15 @@ add_commands(app)
 
 def _tell(event: str, outcome: segment_files.Outcome, *, as_json: bool, quiet: bool, aside: bool = False) -> None:
     """Tells what was done, on the standard error stream where the standard output holds a file."""
-    line = json.dumps({"event": event, **outcome.fields}) if as_json else outcome.line
-    if as_json or not quiet:
-        typer.echo(line, err=aside)
+    if aside:
+        line = json.dumps({"event": event, **outcome.fields}) if as_json else outcome.line
+        if as_json or not quiet:
+            typer.echo(line, err=True)
+        return
+    output = Output(as_json=as_json)
+    output.event(event, **outcome.fields)
+    if not quiet:
+        output.result(outcome.line)
 
 
 # What options say that the library calls otherwise.
