@@ -29,14 +29,18 @@ E = TypeVar("E", bound=ChannelEvent)
 ANNOUNCEMENTS_MAX = 10_000
 _CUMULATIVE = (ChunkSendingEvent, ChunkSentEvent, ChunkPossiblyAcknowledgedEvent, ChunkAcknowledgedEvent)
 
-Announcements = deque[tuple[ChannelEvent, Callable[[], None] | None]]
+D = TypeVar("D")
+Waiting = deque[tuple[ChannelEvent, D]]
+"""Events, each with who is told when it is dealt with."""
+Done = Callable[[bool], None]
+"""Told whether a reader took an event, once it is done with it."""
 
 
-def make_room(waiting: Announcements) -> Announcements:
+def make_room(waiting: Waiting[D]) -> Waiting[D]:
     """These, or what is left of them where too many wait."""
     if len(waiting) < ANNOUNCEMENTS_MAX:
         return waiting
-    kept: Announcements = deque(entry for entry in waiting if not isinstance(entry[0], _CUMULATIVE))
+    kept: Waiting[D] = deque(entry for entry in waiting if not isinstance(entry[0], _CUMULATIVE))
     for is_surplus in (_is_of_no_request, _is_no_message):
         surplus = len(kept) - ANNOUNCEMENTS_MAX * 9 // 10
         left = iter(kept)
@@ -62,7 +66,7 @@ def concerns(event: ChannelEvent | None, request_id: str) -> bool:
     return getattr(event, "request_id", None) == request_id
 
 
-def without(waiting: Announcements, request_id: str) -> Announcements:
+def without(waiting: Waiting[D], request_id: str) -> Waiting[D]:
     return deque(entry for entry in waiting if not concerns(entry[0], request_id))
 
 
@@ -77,23 +81,29 @@ class EventIterator(Generic[E]):
     """An async iterator over the events of a channel; asking for the next event says the last one was dealt with.
 
     It ends when the channel closes. One that is left (`break`) counts as done with its last event once nothing refers
-    to it any more; `aclose()` says so at once.
+    to it any more; `aclose()` says so at once. A message that was not taken from it goes to whoever listens next, where
+    nobody else has it.
     """
 
     def __init__(self, subscriptions: _Channel, kind: type[E]) -> None:
         # The class of events that it gives.
         self.kind = kind
         self._subscriptions = subscriptions
-        self._queue: deque[tuple[Any, Callable[[], None] | None]] = deque()
+        self._queue: deque[tuple[Any, Done | None]] = deque()
         self._wake = Wake()
-        self._done: Callable[[], None] | None = None
+        self._done: Done | None = None
         self._ended = False
 
-    def put(self, event: ChannelEvent, done: Callable[[], None] | None) -> None:
-        """Called by the channel: queues an event; `done` is called when the reader is done with it."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether it takes no further events."""
+        return self._ended
+
+    def put(self, event: ChannelEvent, done: Done | None) -> None:
+        """Called by the channel: queues an event. `done` is told once the reader is done with it, or leaves."""
         if self._ended:
             if done is not None:
-                done()
+                done(False)
             return
         self._queue = make_room(self._queue)
         self._queue.append((event, done))
@@ -125,7 +135,7 @@ class EventIterator(Generic[E]):
     def _finish_last(self) -> None:
         done, self._done = self._done, None
         if done is not None:
-            done()
+            done(True)
 
     async def aclose(self) -> None:
         """Leaves: nothing waits for this iterator any longer."""
@@ -138,7 +148,7 @@ class EventIterator(Generic[E]):
         while self._queue:
             _, done = self._queue.popleft()
             if done is not None:
-                done()
+                done(False)
         self._wake.set()
 
     def __del__(self) -> None:

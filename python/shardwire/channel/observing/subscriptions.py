@@ -20,9 +20,9 @@ from typing import Any
 
 from shardwire.channel.hooks import callable_name, frames, heed_cancellation, is_ours, outlive_cancellation
 from shardwire.channel.observing.event_iterator import (
-    Announcements,
     E,
     EventIterator,
+    Waiting,
     concerns,
     make_room,
     without,
@@ -130,7 +130,7 @@ class Subscriptions:
         self._wanted: dict[type[ChannelEvent], bool] = {}
         self._listen_for = listen_for
         self._telling = threading.RLock()
-        self._announcements: Announcements = deque()
+        self._announcements: Waiting[Callable[[], None] | None] = deque()
         # What the callbacks are being told, and what of that was dropped before all of them were.
         self._announced: ChannelEvent | None = None
         self._dropped: ChannelEvent | None = None
@@ -259,20 +259,27 @@ class Subscriptions:
     async def hand_over(self, event: MessageReceivedEvent, is_ending: IsEnding) -> None:
         """Gives a received message to every listener; returns when all of them are done with it.
 
-        Waits where the last listener has just left.
+        Waits where the last listener has just left, also where it left without having taken the message.
         """
         loop = asyncio.get_running_loop()
-        while not self.wants(type(event)):
-            self._somebody.clear()
-            await self._somebody.wait()
-        taken = self._put_to_iterators(event, loop)
-        await self._call_back(event, is_ending)
+        while True:
+            while not self.wants(type(event)):
+                self._somebody.clear()
+                await self._somebody.wait()
+            taken = self._put_to_iterators(event, loop)
+            was_called = await self._call_back(event, is_ending)
+            if await self._was_taken(taken) or was_called:
+                return
+            # Whatever is wrong with who listens, others run meanwhile.
+            await asyncio.sleep(0)
+
+    async def _was_taken(self, taken: list[asyncio.Future[bool]]) -> bool:
+        """Whether a reader took what was given to all of these, once they are done with it or have left."""
         if not taken:
-            return
-        unread = loop.call_later(UNREAD_S, self._tell_unread)
+            return False
+        unread = asyncio.get_running_loop().call_later(UNREAD_S, self._tell_unread)
         try:
-            for future in taken:
-                await future
+            return any([await future for future in taken])
         finally:
             unread.cancel()
 
@@ -284,12 +291,13 @@ class Subscriptions:
 
     def _put_to_iterators(
         self, event: ChannelEvent, loop: asyncio.AbstractEventLoop | None
-    ) -> list[asyncio.Future[None]]:
-        """Queues an event for every iterator; with a loop, gives a future each that says when it is dealt with.
+    ) -> list[asyncio.Future[bool]]:
+        """Queues an event for every iterator; with a loop, gives a future each that says when it is dealt with, and
+        whether the reader took it.
 
         A function of its own, so that no frame that waits keeps an iterator alive which its reader has left.
         """
-        taken: list[asyncio.Future[None]] = []
+        taken: list[asyncio.Future[bool]] = []
         for iterator in self._living_iterators():
             if not isinstance(event, iterator.kind):
                 continue
@@ -305,17 +313,21 @@ class Subscriptions:
         self._ended = True
         for iterator in self._living_iterators():
             iterator.end()
+        self._wanted = {}
         self._wake.set()
 
     def _living_iterators(self) -> list[EventIterator[Any]]:
-        return [iterator for entry in self._iterators if (iterator := entry()) is not None]
+        return [iterator for entry in self._iterators if (iterator := entry()) is not None and not iterator.has_ended]
 
-    async def _call_back(self, event: ChannelEvent, is_ending: IsEnding) -> None:
+    async def _call_back(self, event: ChannelEvent, is_ending: IsEnding) -> bool:
+        """Calls every callback that an event concerns; whether there was one."""
+        was_called = False
         for subscription in list(self._subscriptions):
             if event is self._dropped:
-                return
+                return was_called
             if not subscription.concerns(event):
                 continue
+            was_called = True
             try:
                 result = subscription.callback(event)
                 # Looked at first: `isawaitable` takes longer than most callbacks.
@@ -327,6 +339,7 @@ class Subscriptions:
                     raise
                 await outlive_cancellation()
                 self._report(event, subscription, error)
+        return was_called
 
     async def _with_warning(self, result: Awaitable[object], subscription: _Subscription, event: ChannelEvent) -> None:
         loop, told = asyncio.get_running_loop(), (self._name, subscription.name, event.name, CALLBACK_S)
@@ -344,12 +357,12 @@ class Subscriptions:
             self.announce(CallbackErrorEvent(event=event, error=error))
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[bool], was_taken: bool) -> None:
     loop = future.get_loop()
     if asyncio._get_running_loop() is loop:
         if not future.done():
-            future.set_result(None)
+            future.set_result(was_taken)
         return
     # An iterator may be collected in any thread, and after its loop has ended.
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_resolve, future)
+        loop.call_soon_threadsafe(_resolve, future, was_taken)
