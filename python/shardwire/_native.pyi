@@ -1783,6 +1783,8 @@ class ChannelMachine(Participant):
         counts as failed.
         """
 
+    def is_handed_out(self, transmit_id: int) -> bool:
+        """Whether a message that was handed out is waited for: nothing need be done for another one."""
     def leave(self, transmit_id: int, monotonic_ms: int) -> bool:
         """Whether a message is still to leave. If so it does: the time in which the node has to answer begins."""
     def handle_propagated(self, transmit_id: int, message_hash: Buffer, now: Now) -> bool:

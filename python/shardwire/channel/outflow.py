@@ -19,7 +19,8 @@ class Outflow:
     Args:
         parts: Of the channel.
         may_try: Whether the node is worth a try; while it is not, what is queued stays where it is.
-        may_leave: Asked at the last moment whether anybody still wants a transmit to leave.
+        is_wanted: Whether anybody waits for a transmit still.
+        may_leave: Asked at the last moment whether it is still to leave.
         report: Told the outcome of every transmit, once, and of every content that a store has.
 
     Attributes:
@@ -30,6 +31,7 @@ class Outflow:
         self,
         parts: Parts,
         may_try: Callable[[], bool],
+        is_wanted: Callable[[Transmit], bool],
         may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome | Stored], None],
     ) -> None:
@@ -39,7 +41,7 @@ class Outflow:
             parts.node, parts.content_topic, meta, parts.quota, self.requests, may_try, may_leave, report
         )
         self._sealer = Sealer(
-            parts.encryption, parts.sizes, may_try, self._dispatcher.submit, report, parts.engine.peer_log
+            parts.encryption, parts.sizes, may_try, is_wanted, self._dispatcher.submit, report, parts.engine.peer_log
         )
 
     def submit(self, transmit: Transmit) -> None:

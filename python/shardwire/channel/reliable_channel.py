@@ -133,7 +133,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         try:
             await answer.wait()
         except asyncio.CancelledError:
-            session.driver.post(lambda now: session.engine.withdraw(request_id, now))
+            session.withdrawals.add(request_id, submission.send_id)
             raise
         return request_id
 

@@ -25,6 +25,7 @@ from shardwire.channel.request_ids import new_request_id
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.waiters import Callers, DeliveryWaiters
+from shardwire.channel.withdrawals import Withdrawals
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.node.protocol import ConnectionState
@@ -68,11 +69,13 @@ class Session:
             lambda: self._hand_over.may_begin(),
             parts.config.sync.process_task_min_elapse_ms,
         )
+        self.withdrawals = Withdrawals(self.driver, parts.engine, parts.clock)
         meta = parts.config.envelope_meta or b""
         self._outflow = Outflow(
             parts,
             lambda: parts.engine.machine.may_try(parts.clock.monotonic_ms()),
-            lambda transmit: parts.engine.machine.leave(transmit.transmit_id, parts.clock.monotonic_ms()),
+            lambda transmit: parts.engine.machine.is_handed_out(transmit.transmit_id),
+            self.withdrawals.may_leave,
             self._on_outcome,
         )
         self._quota = parts.quota

@@ -364,6 +364,12 @@ impl ChannelMachine {
         }))
     }
 
+    fn is_handed_out(slf: PyRef<'_, Self>, py: Python<'_>, transmit_id: u64) -> PyResult<bool> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
+            channel.is_handed_out(transmit_id)
+        }))
+    }
+
     fn leave(
         slf: PyRef<'_, Self>,
         py: Python<'_>,

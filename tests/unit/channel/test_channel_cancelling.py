@@ -10,7 +10,7 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire.channel import ReliableChannel
-from shardwire.config import ChannelConfig, RateLimitConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ChannelClosedError, NodeError, PersistenceError
 from shardwire.events import ChannelEvent, ChunkSentEvent
 
@@ -207,5 +207,73 @@ def test_what_others_have_is_told_and_a_delivered_message_is_not_stopped() -> No
         refused = await other.cancel(request_id)
         assert not refused
         assert refused.segments_sent == 1
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("rule", ["send", "content-sha256"])
+@pytest.mark.parametrize("cancelled_ms", range(0, 60, 5))
+def test_nothing_leaves_of_a_send_that_is_cancelled_while_it_is_being_stored(rule: Any, cancelled_ms: int) -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(message_id=rule))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config, on_disk=True)
+        await world.join("bob", config)
+        await alice.send(b"before")
+        await asyncio.sleep(5)
+        left = world.sent_by("alice")
+        sending = asyncio.create_task(alice.send(b"never mind"))
+        await asyncio.sleep(cancelled_ms / 1000)
+        sending.cancel()
+        try:
+            await sending
+        except asyncio.CancelledError:
+            await asyncio.sleep(5)
+            assert world.sent_by("alice") == left
+            assert alice.pending() == ()
+            assert world.messages("bob") == [b"before"]
+        else:
+            assert cancelled_ms >= 30
+        # One that is sent again arrives once.
+        await alice.delivered(await alice.send(b"later"))
+
+    heard = run_world(scenario, commit_ms=30).messages("bob")
+    assert heard.count(b"later") == 1
+
+
+class SlowCipher:
+    """Takes a tenth of a second for a message, and counts them."""
+
+    overhead_bytes = 0
+
+    def __init__(self) -> None:
+        self.encrypted = 0
+
+    async def encrypt(self, content: bytes) -> bytes:
+        await asyncio.sleep(0.1)
+        self.encrypted += 1
+        return content
+
+    def decrypt(self, payload: bytes) -> bytes:
+        return payload
+
+
+def test_segments_that_wait_for_the_cipher_have_not_left_and_are_not_encrypted_any_more() -> None:
+    config = ChannelConfig.logos(segmentation=SegmentationConfig(segment_size_bytes=1_024))
+
+    async def scenario(world: World) -> None:
+        cipher = SlowCipher()
+        alice = await world.join("alice", config, encryption=cipher)
+        await world.join("bob", config)
+        request_id = await alice.send(bytes(10_000))
+        await asyncio.sleep(0.25)
+        left = world.sent_by("alice")
+        cancelled = await alice.cancel(request_id)
+        assert left == cancelled.segments_sent == 2
+        assert cancelled.segments_withdrawn >= 8
+        await asyncio.sleep(10)
+        # The one that was being encrypted, and syncs.
+        assert cipher.encrypted <= left + 3
+        assert world.messages("bob") == []
 
     run_world(scenario)

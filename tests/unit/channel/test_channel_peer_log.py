@@ -150,7 +150,7 @@ def test_what_cannot_be_repaired_or_released_is_told_printable(told: list[loggin
             engine._on_event(TransmitFailed(HOSTILE, kind, HOSTILE[:80], False), now)
             engine._on_event(NodeHolds(60_000, HOSTILE[:80]), now)
             sizes = cast(Any, SimpleNamespace(payload_bytes_max=1))
-            sealer = Sealer(None, sizes, lambda: True, told.append, lambda failed: None, engine.peer_log)  # type: ignore[arg-type]
+            sealer = Sealer(None, sizes, bool, bool, told.append, bool, engine.peer_log)  # type: ignore[arg-type]
             transmit.payload = b"too long"
             sealer.submit(transmit)
         engine._on_event(MessageFault("message-not-held", HOSTILE, HOSTILE, ""), now)

@@ -40,6 +40,7 @@ class Sealer:
         encryption: The cipher; None for none, then everything goes on at once.
         sizes: How large messages may be.
         may_try: Whether the node is worth a try; while it is not, nothing is encrypted.
+        is_wanted: Whether anybody waits for a transmit still: another one is not encrypted.
         forward: Given everything that is ready to leave.
         report: Told what can never leave.
         peer_log: Told which messages of others those are.
@@ -50,6 +51,7 @@ class Sealer:
         encryption: Encryption | None,
         sizes: MessageSizes,
         may_try: Callable[[], bool],
+        is_wanted: Callable[[Transmit], bool],
         forward: Callable[[Sealed], None],
         report: Callable[[DispatchFailed], None],
         peer_log: PeerLog,
@@ -57,6 +59,7 @@ class Sealer:
         self._encryption = encryption
         self._sizes = sizes
         self._may_try = may_try
+        self._is_wanted = is_wanted
         self._forward = forward
         self._report = report
         self._peer_log = peer_log
@@ -84,8 +87,10 @@ class Sealer:
         """Encrypts what is queued, until cancelled."""
         while True:
             while self._queue and self._may_try():
-                await self._seal(self._queue.popleft())
-                heed_cancellation()
+                transmit = self._queue.popleft()
+                if self._is_wanted(transmit):
+                    await self._seal(transmit)
+                    heed_cancellation()
             self._wake.clear()
             await self._wake.wait()
 

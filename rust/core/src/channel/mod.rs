@@ -266,15 +266,23 @@ impl Channel {
     }
 
     /// Lets nothing more of a request's send leave, first or again, and forgets the request; false where
-    /// that cannot be taken back. With the send as it was; `None` where there is none.
+    /// that cannot be taken back. With the send as it was, and as far as it had left; `None` where there is none.
     pub fn cancel(&mut self, request_id: &str) -> Option<(bool, OwnSend)> {
         let send_id = self.own.send_id_of(request_id)?.clone();
-        let send = self.own.get(&send_id)?.clone();
+        let mut send = self.own.get(&send_id)?.clone();
         // What may still be queued of one that has ended is parity that nobody needs.
         let has_ended = send.delivered || send.failure.is_some();
-        // Where the send is another request's too, it goes on for that one.
-        if has_ended || !(self.own.is_shared(request_id) || self.withdraw_send(&send_id)) {
+        if has_ended {
             return Some((false, send));
+        }
+        // Where the send is another request's too, it goes on for that one.
+        if !self.own.is_shared(request_id) {
+            let Some(unsent) = self.withdraw_send(&send_id) else {
+                return Some((false, send));
+            };
+            for ordinal in unsent {
+                send.sending.remove(ordinal);
+            }
         }
         self.own.withdraw(request_id);
         Some((true, send))

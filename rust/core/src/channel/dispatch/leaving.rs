@@ -156,6 +156,11 @@ impl Channel {
         self.dispatch.announced_failures == 0 && self.dispatch.readiness.may_try(monotonic_ms)
     }
 
+    /// Whether a message that was handed out is waited for: nothing need be done for another one.
+    pub fn is_handed_out(&self, transmit_id: u64) -> bool {
+        self.dispatch.flights.contains(transmit_id)
+    }
+
     /// Whether a message is still to leave. If so it does: the time in which the node has to answer begins.
     pub fn leave(&mut self, transmit_id: u64, monotonic_ms: i64) -> bool {
         self.dispatch.flights.leave(transmit_id, monotonic_ms)

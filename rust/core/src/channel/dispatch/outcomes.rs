@@ -312,19 +312,21 @@ impl Channel {
         }
     }
 
-    /// Takes a send back from SDS, with what was handed out of it and not to the node yet; false where SDS is done
-    /// with it.
-    pub(in crate::channel) fn withdraw_send(&mut self, send_id: &str) -> bool {
+    /// Takes a send back from SDS, with what was handed out of it and not to the node yet. Gives the ordinals of what
+    /// never left so; `None` where SDS is done with it.
+    pub(in crate::channel) fn withdraw_send(&mut self, send_id: &str) -> Option<Vec<u32>> {
         if !self.sds.withdraw(send_id) {
-            return false;
+            return None;
         }
+        let mut unsent = Vec::new();
         self.dispatch.failures_by_send.remove(send_id.as_bytes());
         let prepared = self.dispatch.flights.take_prepared(send_id).into_iter();
         let late = self.dispatch.late.take_send(send_id);
         for transmit in prepared.chain(late) {
             self.sds.handle_transmit_withdrawn(transmit.transmit_id);
+            unsent.extend(transmit.ordinal.filter(|_| transmit.attempt == 0));
         }
-        true
+        Some(unsent)
     }
 
     /// What these speak of is not stored: they leave after a commit that succeeds, and nothing ephemeral does.

@@ -263,8 +263,12 @@ fn nothing_of_a_cancelled_send_leaves_that_the_node_does_not_have() {
     let prepared: Vec<u64> = alice.poll().iter().map(|it| it.transmit_id).collect();
     assert!(alice.channel.leave(prepared[0], 0));
     alice.channel.handle_late(prepared[1], at(0));
-    assert!(alice.channel.cancel("r1").unwrap().0);
+    let (cancelled, send) = alice.channel.cancel("r1").unwrap();
+    assert!(cancelled);
     // One is with the node, and one is another's.
+    assert_eq!((send.sending.count(), send.sending.contains(0)), (1, true));
+    let handed_out = prepared.iter().map(|id| alice.channel.is_handed_out(*id));
+    assert_eq!(handed_out.collect::<Vec<_>>(), [true, false, false, true]);
     assert_eq!(alice.channel.dispatches_in_flight(), 2);
     assert_eq!(alice.channel.sds.transmissions_in_flight().count(), 2);
     assert_eq!(alice.channel.unplaced(), 1);

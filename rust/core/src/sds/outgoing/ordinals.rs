@@ -56,6 +56,18 @@ impl Ordinals {
         }
     }
 
+    /// Takes `ordinal` out.
+    pub fn remove(&mut self, ordinal: u32) {
+        let (at, bit) = (ordinal / WORD_BITS, ordinal % WORD_BITS);
+        let word = match at.checked_sub(1) {
+            None => Some(&mut self.low),
+            Some(at) => self.high.get_mut(at as usize),
+        };
+        if let Some(word) = word {
+            *word &= !(1 << bit);
+        }
+    }
+
     /// Adds all of `other`.
     pub fn extend(&mut self, other: &Ordinals) {
         self.low |= other.low;
@@ -121,6 +133,10 @@ mod tests {
             assert_eq!(union, Ordinals::all(count + 1));
             union.truncate(count);
             assert_eq!(union, all);
+            union.insert(count);
+            union.remove(count);
+            union.remove(count + 300);
+            assert_eq!((union.count(), union.contains(count)), (count, false));
         }
     }
 }
