@@ -167,7 +167,8 @@ class Recorder:
     async def _write_what_comes(self) -> None:
         fails = False
         while not (self._ended and not self._rows):
-            if not self._ended and not self._is_full():
+            # What could not be written has waited for its time already.
+            if not self._ended and not self._is_full() and not fails:
                 self._due.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._interval_s):

@@ -152,6 +152,31 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(
     assert sum(pq.read_table(file).num_rows for file in files(tmp_path)) == 40
 
 
+def test_what_could_not_be_written_is_tried_again_soon_and_not_an_interval_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, full = pyarrow.parquet.write_table, [True]
+
+    def write(*arguments: Any) -> None:
+        if full:
+            full.clear()
+            raise OSError(28, "No space left on device")
+        real(*arguments)
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", write)
+
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=7)
+        alice, listener = await start(network, "alice"), await start(network, "listener")
+        async with Recorder(listener, [TOPIC], tmp_path, interval_ms=600_000) as recorder:
+            await publish(alice, 3)
+            await asyncio.sleep(610)
+            assert not full
+            assert recorder.rows_written == 3
+
+    run_virtual(scenario(), limit_ms=3_600_000)
+
+
 def test_what_keeps_it_from_writing_for_good_is_told_and_ends_the_hearing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
