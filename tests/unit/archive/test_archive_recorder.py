@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from virtual_nodes import OTHER_TOPIC, TOPIC, start, virtual
 
 from shardwire import ChannelConfig, ConfigError, NodeError, create_reliable_channel
 from shardwire.archive import Recorder, reconstruct, summarize
+from shardwire.archive import recorder as recorder_module
 from shardwire.node import MemoryNetwork, MemoryNode, MessageEnvelope, NetworkConditions, run_virtual
 from shardwire.node.event_stream import EventStream
 from shardwire.node.protocol import MessageReceived, MessagesMissed
@@ -97,14 +101,53 @@ def test_what_the_node_has_queued_is_written_at_the_end(tmp_path: Path) -> None:
         stream = EventStream()
         listener.events = lambda: stream  # type: ignore[method-assign]
         async with Recorder(listener, [TOPIC], tmp_path) as recorder:
-            for number in range(3):
+            for number, time_ns in enumerate((1 << 80, 7, -(1 << 80))):
                 # A time beyond what a column holds is a peer's own.
-                stream.put(MessageReceived(MessageEnvelope(TOPIC, b"x"), bytes([number]) * 32, 1 << 80))
+                stream.put(MessageReceived(MessageEnvelope(TOPIC, b"x"), bytes([number]) * 32, time_ns))
         assert recorder.rows_written == 3
 
     run_virtual(scenario(), limit_ms=60_000)
     [file] = files(tmp_path)
-    assert pq.read_table(file)["timestamp"].to_pylist() == [(1 << 63) - 1] * 3
+    assert pq.read_table(file)["timestamp"].to_pylist() == [(1 << 63) - 1, 7, -(1 << 63)]
+
+
+def test_what_comes_with_the_subscription_or_while_a_file_is_written_is_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, begun, release = pyarrow.parquet.write_table, threading.Event(), threading.Event()
+
+    def write(*arguments: Any) -> None:
+        begun.set()
+        assert release.wait(60)
+        real(*arguments)
+
+    monkeypatch.setattr(pyarrow.parquet, "write_table", write)
+
+    async def scenario() -> None:
+        listener = await start(MemoryNetwork(seed=7), "listener")
+        streams: list[EventStream] = []
+
+        def events() -> EventStream:
+            streams.append(EventStream())
+            return streams[-1]
+
+        def put(number: int) -> None:
+            for stream in streams:
+                stream.put(MessageReceived(MessageEnvelope(TOPIC, b"x"), bytes([number]) * 32, number))
+
+        async def subscribe(content_topics: Any) -> None:
+            put(1)
+
+        listener.events = events  # type: ignore[method-assign]
+        listener.subscribe = subscribe  # type: ignore[method-assign]
+        async with Recorder(listener, [TOPIC], tmp_path, rows_per_file=1) as recorder:
+            assert await asyncio.to_thread(begun.wait, 60)
+            put(2)
+            asyncio.get_running_loop().call_later(0.05, release.set)
+        assert recorder.rows_written == 2
+
+    asyncio.run(scenario())
+    assert [pq.read_table(file)["timestamp"].to_pylist() for file in files(tmp_path)] == [[1], [2]]
 
 
 @virtual
@@ -133,14 +176,17 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(
         network = MemoryNetwork(seed=7)
         alice, listener = await start(network, "alice"), await start(network, "listener")
         async with Recorder(listener, [TOPIC], tmp_path, rows_per_file=5) as recorder:
-            await publish(alice, 40)
-            await asyncio.sleep(10)
-            # What waits is bounded: the rest waits in the node.
-            assert len(recorder._rows) == 11
-            assert files(tmp_path) == []
+            for times in (1, 2):
+                await publish(alice, 40)
+                await asyncio.sleep(10)
+                # What waits is bounded: the rest waits in the node.
+                assert len(recorder._rows) == 11
+                assert recorder.rows_written == 40 * (times - 1)
+                full.clear()
+                await asyncio.sleep(100)
+                assert recorder.rows_written == 40 * times
+                full.append(True)
             full.clear()
-            await asyncio.sleep(100)
-            assert recorder.rows_written == 40
         with pytest.raises(OSError, match="No space left"):
             async with Recorder(listener, [TOPIC], tmp_path):
                 full.append(True)
@@ -148,8 +194,9 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(
 
     run_virtual(scenario(), limit_ms=3_600_000)
     told = [record.message for record in caplog.records if "cannot write" in record.message]
-    assert told == ["the recorder cannot write, and tries again: [Errno 28] No space left on device"]
-    assert sum(pq.read_table(file).num_rows for file in files(tmp_path)) == 40
+    # Once for each time that it was full.
+    assert told == ["the recorder cannot write, and tries again: [Errno 28] No space left on device"] * 2
+    assert sum(pq.read_table(file).num_rows for file in files(tmp_path)) == 80
 
 
 def test_what_could_not_be_written_is_tried_again_soon_and_not_an_interval_later(
@@ -177,6 +224,70 @@ def test_what_could_not_be_written_is_tried_again_soon_and_not_an_interval_later
     run_virtual(scenario(), limit_ms=3_600_000)
 
 
+def test_many_bytes_make_a_file_before_many_rows_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "BYTES_PER_FILE", 1_000)
+    real, full = pyarrow.parquet.write_table, [True]
+
+    def write(*arguments: Any) -> None:
+        if full:
+            raise OSError(28, "No space left on device")
+        real(*arguments)
+
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=7)
+        alice, listener = await start(network, "alice"), await start(network, "listener")
+        async with Recorder(listener, [TOPIC], tmp_path) as recorder:
+            await publish(alice, 25, size_bytes=100)
+            await asyncio.sleep(1)
+            assert recorder.rows_written == 20
+            monkeypatch.setattr(pyarrow.parquet, "write_table", write)
+            await publish(alice, 40, size_bytes=100)
+            await asyncio.sleep(10)
+            # What waits is bounded by its bytes too.
+            assert len(recorder._rows) == 21
+            full.clear()
+
+    run_virtual(scenario(), limit_ms=3_600_000)
+    assert [pq.read_table(file).num_rows for file in files(tmp_path)][:2] == [10, 10]
+
+
+def test_names_sort_as_files_were_written_and_are_synced_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, synced = os.fsync, Counter[int]()
+
+    def sync(descriptor: int) -> None:
+        synced[os.fstat(descriptor).st_ino] += 1
+        fsync(descriptor)
+
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=7)
+        alice, listener = await start(network, "alice"), await start(network, "listener")
+        # A clock that stands still.
+        monkeypatch.setattr(recorder_module.time, "time_ns", lambda: 9_000)
+        monkeypatch.setattr(os, "fsync", sync)
+        async with Recorder(listener, [TOPIC], tmp_path, rows_per_file=1):
+            await publish(alice, 3)
+
+    run_virtual(scenario(), limit_ms=3_600_000)
+    found = files(tmp_path)
+    assert [pq.read_table(file)["payload"].to_pylist() for file in found] == [[bytes([n]) * 10] for n in range(3)]
+    # Another process that writes there at the same moment has other names.
+    assert {file.stem.partition("-")[2] for file in found} == {str(os.getpid())}
+    assert synced == {tmp_path.stat().st_ino: 3, **{file.stat().st_ino: 1 for file in found}}
+
+
+def test_whoever_leaves_it_does_not_wait_for_the_interval(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=7)
+        alice, listener = await start(network, "alice"), await start(network, "listener")
+        async with asyncio.timeout(60), Recorder(listener, [TOPIC], tmp_path, interval_ms=3_000_000) as recorder:
+            await publish(alice, 1)
+        assert recorder.rows_written == 1
+
+    run_virtual(scenario(), limit_ms=3_600_000)
+
+
 def test_what_keeps_it_from_writing_for_good_is_told_and_ends_the_hearing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,16 +296,20 @@ def test_what_keeps_it_from_writing_for_good_is_told_and_ends_the_hearing(
 
     monkeypatch.setattr(pyarrow.parquet, "write_table", write)
 
+    heard: list[bool] = []
+
     async def scenario() -> None:
         network = MemoryNetwork(seed=7)
         alice, listener = await start(network, "alice"), await start(network, "listener")
         with pytest.raises(ValueError, match="no column holds that"):
             async with Recorder(listener, [TOPIC], tmp_path, rows_per_file=5) as recorder:
-                await publish(alice, 40)
+                await publish(alice, 8)
                 await asyncio.sleep(10)
-                assert not recorder.is_hearing
+                # What leaving raises would hide that this fails.
+                heard.append(recorder.is_hearing)
 
     run_virtual(scenario(), limit_ms=3_600_000)
+    assert heard == [False]
     assert [record.message for record in caplog.records if "recorder" in record.message] == [
         "the recorder writes nothing more: ValueError: no column holds that"
     ]
