@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import copy
 import errno
+import hashlib
 import os
 import pickle
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption, Encryption
-from shardwire.errors import ConfigError, DecryptionError
+from shardwire.errors import ConfigError, DecryptionError, MissingLibraryError
 
 CIPHERS = [ChaCha20Poly1305Encryption, AesGcmEncryption]
 Cipher = type[ChaCha20Poly1305Encryption] | type[AesGcmEncryption]
@@ -43,7 +45,8 @@ def test_the_layout_is_readable_with_the_library_alone(cipher: Cipher) -> None:
     payload = cipher(key).bind("room").encrypt(b"content")
     library = ChaCha20Poly1305(key) if cipher is ChaCha20Poly1305Encryption else AESGCM(key)
     header, nonce, sealed = payload[:5], payload[5:17], payload[17:]
-    assert header[0] == 1
+    name = b"chacha20-poly1305" if cipher is ChaCha20Poly1305Encryption else b"aes-256-gcm"
+    assert header == b"\x01" + hashlib.sha256(b"shardwire/encryption/1\x00" + name + b"\x00" + key).digest()[:4]
     associated = b"shardwire/encryption/1\x00" + header + b"\x01room"
     assert library.decrypt(nonce, sealed, associated) == b"content"
 
@@ -64,12 +67,13 @@ def test_every_altered_bit_and_every_truncation_is_refused(cipher: Cipher) -> No
 
 def test_a_message_of_another_channel_is_refused(cipher: Cipher) -> None:
     unbound = cipher([cipher.generate_key()])
-    ids = ["", "a", "b", "a\x00"]
+    # The last one is half of a surrogate pair.
+    ids = ["", "a", "b", "a\x00", "\ud800"]
     all_of_them = [unbound, *(unbound.bind(channel_id) for channel_id in ids)]
-    for writer in all_of_them:
+    for place, writer in enumerate(all_of_them):
         payload = writer.encrypt(b"content")
-        for reader in all_of_them:
-            if reader is writer:
+        for other, reader in enumerate(all_of_them):
+            if other == place:
                 assert reader.decrypt(payload) == b"content"
             else:
                 with pytest.raises(DecryptionError, match="another channel"):
@@ -101,11 +105,47 @@ def test_the_other_cipher_with_the_same_key_is_refused(cipher: Cipher) -> None:
         ([b"\x01" * 32, b"\x01" * 32], "a key was given twice"),
         (["\x01" * 32], "key 0 is a str: it must be bytes"),
         ([bytes([number]) * 32 for number in range(256)] + [b"ab" * 16], "257 keys were given"),
+        (7, "keys is a int: it must be 32 bytes, or several keys"),
     ],
 )
 def test_wrong_keys_are_refused_at_once(cipher: Cipher, keys: list[bytes], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         cipher(keys)
+
+
+def test_keys_of_one_id_are_refused(cipher: Cipher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cipher, "_key_id", staticmethod(lambda key: b"same"))
+    with pytest.raises(ConfigError, match="two keys share an id: generate another key"):
+        cipher([cipher.generate_key(), cipher.generate_key()])
+
+
+def test_keys_and_ciphertexts_may_lie_in_any_buffer(cipher: Cipher) -> None:
+    key = bytearray(cipher.generate_key())
+    same = cipher(bytes(key))
+    for given in (key, memoryview(key), [key], [memoryview(key)]):
+        payload = cipher(given).encrypt(b"content")  # type: ignore[arg-type]
+        assert same.decrypt(bytearray(payload)) == same.decrypt(memoryview(payload)) == b"content"
+    # Whoever wipes the buffer afterwards changes nothing.
+    held = cipher(key)
+    name = repr(held)
+    key[:] = bytes(32)
+    assert repr(held) == name
+    assert same.decrypt(held.encrypt(b"content")) == b"content"
+
+
+def test_why_a_ciphertext_is_refused_is_told_without_what_its_sender_wrote(cipher: Cipher) -> None:
+    encryption = cipher(cipher.generate_key()).bind("room")
+    payload = encryption.encrypt(b"content")
+    for refused, text, reason in (
+        (payload[:10], "10 bytes are too few for a ciphertext", "too short for a ciphertext"),
+        (b"\x00" + payload[1:], "ciphertext version 0 is unknown", "no ciphertext of version 1"),
+        (b"\x02" + payload[1:], "ciphertext version 2 is unknown", "no ciphertext of version 1"),
+        (payload[:1] + bytes(4) + payload[5:], "no key with id 00000000 is held", "no key with its id is held"),
+        (payload[:-1] + bytes([payload[-1] ^ 1]), "the ciphertext was altered", "altered, or of another channel"),
+    ):
+        with pytest.raises(DecryptionError, match=text) as caught:
+            encryption.decrypt(refused)
+        assert caught.value.reason == reason
 
 
 def test_keys_are_never_shown_copied_out_or_pickled(cipher: Cipher) -> None:
@@ -146,21 +186,25 @@ def test_a_key_file_is_durable_or_not_there(cipher: Cipher, tmp_path: Path, monk
     path = tmp_path / "keys"
     encryption = cipher(cipher.generate_key())
     fsync = os.fsync
-    full, synced = [True], []
+    fails: list[BaseException] = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()]
+    synced = []
 
     def sync(descriptor: int) -> None:
-        if full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        synced.append(os.fstat(descriptor).st_ino)
+        if fails:
+            raise fails.pop(0)
+        synced.append((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size))
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", sync)
     with pytest.raises(ConfigError, match="cannot be written: No space left on device"):
         encryption.write_key_file(path)
     assert not path.exists()
-    full.clear()
+    with pytest.raises(KeyboardInterrupt):
+        encryption.write_key_file(path)
+    assert not path.exists()
     encryption.write_key_file(path)
-    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
+    # All of it, and its name.
+    assert synced == [(each.stat().st_ino, each.stat().st_size) for each in (path, tmp_path)]
 
 
 def test_a_bad_key_file_is_named_and_never_quoted(cipher: Cipher, tmp_path: Path) -> None:
@@ -179,6 +223,23 @@ def test_a_bad_key_file_is_named_and_never_quoted(cipher: Cipher, tmp_path: Path
         assert key[:16] not in str(caught.value)
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         cipher.from_key_file(tmp_path / "absent")
+
+
+def test_keys_come_from_an_environment_variable(cipher: Cipher, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = (cipher.generate_key() for _ in range(3))
+    monkeypatch.setenv("KEYS", f" {first.hex()},{second.hex().upper()}\n{third.hex()}, ")
+    all_three = cipher.from_environment("KEYS")
+    assert cipher(first).decrypt(all_three.encrypt(b"content")) == b"content"
+    for key in (second, third):
+        assert all_three.decrypt(cipher(key).encrypt(b"content")) == b"content"
+    for content, complaint in (
+        (", ", "the environment variable KEYS of an executor holds no key: set it to the keys' digits"),
+        ("secret" * 20, "the environment variable KEYS of an executor holds something that is no key: each is 64 hex"),
+    ):
+        monkeypatch.setenv("KEYS", content)
+        with pytest.raises(ConfigError, match=complaint) as caught:
+            cipher.from_environment("KEYS", place=" of an executor")
+        assert "secret" not in str(caught.value)
 
 
 WITHOUT_LIBRARY = """
@@ -206,3 +267,14 @@ def test_one_whose_keys_were_refused_can_be_shown(cipher: Cipher) -> None:
         with pytest.raises((ConfigError, TypeError)):
             refused.__init__(keys)  # type: ignore[misc]
         assert repr(refused) == f"{cipher.__name__}(no keys)"
+
+
+def test_one_without_its_library_can_be_shown(cipher: Cipher, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(key: bytes) -> NoReturn:
+        raise MissingLibraryError("the library is missing")
+
+    monkeypatch.setattr(cipher, "_make_cipher", staticmethod(fail))
+    refused = object.__new__(cipher)
+    with pytest.raises(MissingLibraryError):
+        refused.__init__(bytes(32))  # type: ignore[misc]
+    assert repr(refused) == f"{cipher.__name__}(no keys)"
