@@ -165,6 +165,9 @@ async def test_a_port_that_is_taken_or_none_is_told() -> None:
         with pytest.raises(OSError, match=rf"127.0.0.1:{port} cannot be listened on: Address already in use"):
             async with Monitor(channel, port=port):
                 pass
+        with pytest.raises(OSError, match=r"a\.\.b:0 cannot be listened on: it is no host"):
+            async with Monitor(channel, "a..b"):
+                pass
         for wrong in (-1, 65_536, "80", True):
             with pytest.raises(ConfigError, match="it must be 0 to 65535"):
                 Monitor(channel, port=wrong)  # type: ignore[arg-type]
