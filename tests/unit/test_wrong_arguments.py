@@ -152,6 +152,12 @@ def test_what_is_no_list(name: str, value: object) -> None:
         LISTS[name](value)
 
 
+@pytest.mark.parametrize("name", sorted(LISTS.keys() - {"peers", "partition"}))
+def test_an_iterator_is_no_list_to_whoever_reads_it_twice(name: str) -> None:
+    with pytest.raises(ConfigError, match="is a list_iterator: it must be a list of "):
+        LISTS[name](iter(["/app/1/a/proto"]))
+
+
 @pytest.mark.parametrize("value", [5, b"bytes"], ids=repr)
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_is_no_text(name: str, value: object) -> None:

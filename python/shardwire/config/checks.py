@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from shardwire.errors import ConfigError
 
@@ -104,9 +104,10 @@ def check_timeout_ms(name: str, value: object, or_none: str = "", *, minimum: in
         raise ConfigError(f"{name} is too large: it must be at most {TIMEOUT_MS_MAX}, which is 31 years")
 
 
-def check_list(name: str, value: object, what: str) -> None:
-    """An argument that lists things: a text would be taken letter by letter."""
+def check_list(name: str, value: object, what: str, *, read_once: bool = False) -> None:
+    """An argument that lists things: a text would be taken letter by letter, and of an iterator nothing would be left
+    for the second who reads it, unless it is `read_once`."""
     if isinstance(value, str | bytes):
         raise ConfigError(f"{name} is {value!r}: it must be a list of {what}, for example [{value!r}]")
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or (isinstance(value, Iterator) and not read_once):
         raise ConfigError(f"{name} is a {type(value).__name__}: it must be a list of {what}")

@@ -123,7 +123,7 @@ class MemoryNetwork:
         Raises:
             ConfigError: A name stands in two groups or is none, or a group is a text.
         """
-        check_list("groups", groups, "groups")
+        check_list("groups", groups, "groups", read_once=True)
         by_name: dict[str, int] = {}
         for index, group in enumerate(groups):
             check_list(f"groups[{index}]", group, "names of nodes")

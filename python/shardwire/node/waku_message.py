@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from shardwire._native import shard_of
 from shardwire.errors import ConfigError
@@ -22,7 +22,8 @@ def check_topics(content_topics: Sequence[str]) -> None:
     """
     if isinstance(content_topics, str):
         raise ConfigError(f"content_topics is the text {content_topics!r}: give a list, [{content_topics!r}]")
-    if not isinstance(content_topics, Iterable):
+    # Looking at what an iterator gives would leave nothing of it.
+    if not isinstance(content_topics, Iterable) or isinstance(content_topics, Iterator):
         raise ConfigError(f"content_topics is a {type(content_topics).__name__}: it must be a list of texts")
     if not all(isinstance(topic, str) for topic in content_topics):
         raise ConfigError(f"content_topics is {content_topics!r}: it must be a list of texts")

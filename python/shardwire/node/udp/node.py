@@ -64,7 +64,7 @@ class UdpNode(TransportNode):
             raise ConfigError("UdpNode: url holds credentials: there is nobody to show them to, use an Encryption")
         check_bool("UdpNode: accept_peers", accept_peers)
         check_text("UdpNode: interface", interface, or_none=True)
-        check_list("UdpNode: peers", peers, "texts host:port")
+        check_list("UdpNode: peers", peers, "texts host:port", read_once=True)
         given = tuple(peers)
         if not all(isinstance(peer, str) for peer in given):
             raise ConfigError(f"UdpNode: peers is {peers!r}: it must be a list of texts host:port")
