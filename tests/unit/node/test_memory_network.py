@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import Counter
 
@@ -294,6 +295,27 @@ def test_names_are_unique_until_their_node_stops() -> None:
     run_virtual(main())
 
 
+def test_every_delay_between_the_least_and_the_most_is_drawn() -> None:
+    rng = random.Random(1)
+    late = NetworkConditions(delay_ms=(2, 4), reorder=1.0, reorder_delay_ms=1, store_delay_ms=(5, 7))
+    assert {late.draw_store_delay_ms(rng) for _ in range(200)} == {5, 6, 7}
+    assert {late.draw_arrivals(rng) for _ in range(200)} == {((delay, True),) for delay in (2, 3, 4, 5)}
+    twice = NetworkConditions(delay_ms=(2, 4), duplicate=1.0)
+    # A copy may be overtaken: it would hold up what comes after it.
+    assert {twice.draw_arrivals(rng) for _ in range(300)} == {
+        ((first, False), (second, True)) for first in (2, 3, 4) for second in (2, 3, 4)
+    }
+
+
+def test_what_is_lost_changes_nothing_for_what_comes_after() -> None:
+    states = []
+    for conditions in (NetworkConditions(), NetworkConditions(loss=1.0), NetworkConditions(duplicate=1.0)):
+        rng = random.Random(1)
+        conditions.draw_arrivals(rng)
+        states.append(rng.getstate())
+    assert states[0] == states[1] == states[2]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -305,6 +327,8 @@ def test_names_are_unique_until_their_node_stops() -> None:
         ("delay_ms", (5, 4)),
         ("delay_ms", (-1, 4)),
         ("delay_ms", 5),
+        ("delay_ms", (5,)),
+        ("delay_ms", (1, 2, 3)),
         ("store_delay_ms", (0.5, 4)),
         ("reorder_delay_ms", -1),
     ],

@@ -212,6 +212,14 @@ def test_the_system_clock_is_that_of_the_machine_and_the_default_in_real_time() 
     assert abs(clock.monotonic_ms() - time.monotonic_ns() // 1_000_000) <= 1_000
 
 
+def test_what_another_loop_calls_its_clock_is_none_of_ours() -> None:
+    async def main() -> Clock:
+        asyncio.get_running_loop().clock = "half past ten"  # type: ignore[attr-defined]
+        return running_clock()
+
+    assert isinstance(asyncio.run(main()), SystemClock)
+
+
 def test_a_run_within_a_loop_is_refused_and_leaves_nothing_behind() -> None:
     async def never() -> None:
         raise AssertionError
