@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from array import array
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from shardwire import SegmentationConfig, _native
 from shardwire.archive import acknowledgements, summarize
-from shardwire.archive.acknowledgements import Acknowledgements
+from shardwire.archive.acknowledgements import Acknowledgements, Waited, percentiles_ms
 
 # Sender, message id, the ids that it names, and when it came; nothing is sent where there is no message id.
 Row = tuple[str, str | None, tuple[str, ...], int | None]
@@ -111,6 +112,22 @@ def test_events_beyond_the_memory_go_to_files(tmp_path: Path, monkeypatch: pytes
         held.append(sum(events.nbytes for events in found._held))
     assert max(held) <= 10_000
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) + held[-1] == 50 * 61 * 56
+    # Each as large as may be.
+    assert len(list(tmp_path.iterdir())) == 50 // 3
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "told"),
+    [
+        ([], [None] * 3),
+        ([7], [7, 7, 7]),
+        ([10, 9, 8, 7, 6, 5, 4, 3, 2, 1], [5, 9, 9]),
+        ([*range(101, 0, -1)], [51, 91, 100]),
+    ],
+)
+def test_a_percentile_is_a_wait_that_was(waits_ms: list[int], told: list[float | None]) -> None:
+    waited = Waited(waited_ns=array("q", [wait * 1_000_000 for wait in waits_ms]))
+    assert percentiles_ms(waited, (50, 90, 99)) == told
 
 
 def hostile(path: Path, count: int) -> str:

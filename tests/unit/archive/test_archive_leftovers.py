@@ -71,6 +71,37 @@ def test_messages_lie_together_in_order(
     assert [row for group in groups for row in group] == sorted(rows, key=order_of)
 
 
+def test_what_memory_holds_goes_to_no_file(tmp_path: Path) -> None:
+    leftovers = Leftovers(["topic"], tmp_path, 1 << 20)
+    for number in range(9):
+        leftovers.add(batch_of([(bytes([number] * 32), None, None, number)]))
+    assert list(tmp_path.iterdir()) == []
+    assert sum(table.num_rows for group in leftovers.groups() for table in group) == 9
+    leftovers.close()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        # Nanoseconds and days beyond what Python has, and texts that are no UTF-8.
+        pa.array([3, None, (1 << 63) - 1, 1, 3], pa.timestamp("ns")),
+        pa.array([3, None, (1 << 31) - 1, 1, 3], pa.date32()),
+        pa.array([b"\xc3\xa9", None, b"\xff", b"\x00", b"\xc3\xa9"], pa.binary()).view(pa.string()),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_repeats_of_one_message_are_merged_by_values_that_python_has_not(tmp_path: Path, values: Any) -> None:
+    batch = batch_of([(bytes(32), None, None, number) for number in range(len(values))])
+    batch = pa.RecordBatch.from_arrays([values, *batch.columns[1:]], names=["by", *SEGMENT_COLUMNS])
+    leftovers = Leftovers(["by"], tmp_path, 2_500)
+    for start in range(len(values)):
+        leftovers.add(batch.slice(start, 1))
+    tables = [table for group in leftovers.groups() for table in group]
+    leftovers.close()
+    told = [int.from_bytes(payload[:8]) for table in tables for payload in table[PAYLOAD].to_pylist()]
+    assert told == [3, 0, 4, 2, 1]
+
+
 @contextmanager
 def counted_memory() -> Iterator[pa.MemoryPool]:
     before = pa.default_memory_pool()
