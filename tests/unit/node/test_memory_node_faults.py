@@ -244,3 +244,27 @@ async def test_the_store_loses_its_share() -> None:
     assert network.store is not None
     assert len(network.store) == sum(record.stored for record in network.trace)
     assert 150 < len(network.store) < 250
+
+
+@virtual
+async def test_who_goes_offline_delays_nothing_for_others() -> None:
+    network = MemoryNetwork(NetworkConditions(delay_ms=(2, 400), reorder=1.0), seed=3)
+    alice, bob, carol = [await start(network, name, TOPIC) for name in ("alice", "bob", "carol")]
+    stream = bob.events()
+    began_ms = network.clock.monotonic_ms()
+    arrived_ms: list[int] = []
+
+    async def listen() -> None:
+        async for event in stream:
+            if isinstance(event, MessageReceived):
+                arrived_ms.append(network.clock.monotonic_ms() - began_ms)
+
+    listening = asyncio.create_task(listen())
+    for _ in range(200):
+        await alice.send(MessageEnvelope(TOPIC, b"x"))
+    await asyncio.sleep(0.001)
+    carol.go_offline()
+    await asyncio.sleep(1)
+    listening.cancel()
+    fates = [fate for record in network.trace for fate in record.outcomes if fate.receiver == "bob"]
+    assert arrived_ms == sorted(delay_ms for fate in fates for delay_ms in fate.delays_ms)
