@@ -77,7 +77,13 @@ class Output:
         if is_replaced:
             _remove(old)
             self.path.rename(old)
-        self.staging.rename(self.path)
+        try:
+            self.staging.rename(self.path)
+        except BaseException:
+            # As when another run took the place meanwhile.
+            if is_replaced and not self.path.exists():
+                old.rename(self.path)
+            raise
         if is_replaced:
             _remove(old)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import subprocess
 import sys
@@ -179,6 +180,25 @@ def test_an_output_never_destroys_its_input(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         step = decrypt(key_file=tmp_path / "no.key")
         reconstruct_files(source, tmp_path / "out", CONFIG, unwrap=[step], replace=True)
+    assert pq.read_table(tmp_path / "out").num_rows == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_an_output_that_cannot_take_its_place_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write(tmp_path / "in", segment(b"x" * 2_000, CONFIG), files=1)
+    reconstruct_files(source, tmp_path / "out", CONFIG)
+    rename = Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.name.endswith("staging"):
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        reconstruct_files(source, tmp_path / "out", CONFIG, replace=True)
     assert pq.read_table(tmp_path / "out").num_rows == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
