@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 from scripted_transport import OnTime, ScriptedTransport
-from virtual_nodes import OTHER_TOPIC, TOPIC, virtual
+from virtual_nodes import OTHER_TOPIC, TOPIC, drain, virtual
 
 from shardwire.errors import NodeError
-from shardwire.node import ConnectionState
+from shardwire.node import ConnectionState, MessagesMissed, running_clock
 from shardwire.node.transport import TransportLink, TransportNode
-from shardwire.node.transport.kept_connection import KeptConnection, Session
+from shardwire.node.transport.kept_connection import MISSED_MARGIN_MS, ConnectionLost, KeptConnection, Session
 
 
 class SlowSession(Session):
@@ -19,18 +19,27 @@ class SlowSession(Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard_ns = 0
+        self.heard_ns = running_clock().epoch_ns()
         self.topics: list[str] = []
+        self.refusal: Exception | None = None
+        self.goodbyes = 0
         self.is_closed = False
 
     async def subscribe(self, content_topic: str) -> None:
         await asyncio.sleep(1)
+        if self.refusal is not None:
+            raise self.refusal
         self.topics.append(content_topic)
 
     async def unsubscribe(self, content_topic: str) -> None:
         self.topics.remove(content_topic)
 
+    async def say_goodbye(self) -> None:
+        self.goodbyes += 1
+        self.break_("the server took leave")
+
     async def close(self) -> None:
+        await asyncio.sleep(1)
         self.is_closed = True
 
 
@@ -41,6 +50,7 @@ class KeptTransport(ScriptedTransport):
         super().__init__()
         self.sessions: list[SlowSession] = []
         self.open_errors: list[NodeError] = []
+        self.refusals: list[Exception] = []
 
     async def connect(self, link: TransportLink) -> None:
         self.link = link
@@ -60,6 +70,7 @@ class KeptTransport(ScriptedTransport):
         if self.open_errors:
             raise self.open_errors.pop()
         self.sessions.append(SlowSession())
+        self.sessions[-1].refusal = self.refusals.pop() if self.refusals else None
         return self.sessions[-1]
 
 
@@ -75,7 +86,7 @@ async def start() -> tuple[KeptTransport, TransportNode]:
 async def test_a_topic_that_comes_while_the_others_are_subscribed_again_is_subscribed_too() -> None:
     transport, node = await start()
     transport.sessions[0].break_("the server was restarted")
-    await asyncio.sleep(0.75)
+    await asyncio.sleep(1.75)
     assert len(transport.sessions) == 2
     await node.subscribe([OTHER_TOPIC])
     assert node.connection_state is ConnectionState.DISCONNECTED
@@ -121,8 +132,57 @@ async def test_a_server_that_is_away_is_tried_until_it_is_there() -> None:
 async def test_a_node_that_stops_while_it_connects_again_leaves_no_session_open() -> None:
     transport, node = await start()
     transport.sessions[0].break_("the server was restarted")
-    await asyncio.sleep(0.75)
+    await asyncio.sleep(1.75)
     await node.stop()
     assert [session.is_closed for session in transport.sessions] == [True, True]
     with pytest.raises(NodeError, match="was stopped"):
         await node.subscribe([OTHER_TOPIC])
+
+
+@virtual
+async def test_a_node_that_stops_takes_leave_once_and_opens_no_other_session() -> None:
+    for is_broken in (False, True):
+        transport, node = await start()
+        if is_broken:
+            transport.sessions[0].break_("the server was stopped")
+        await node.stop()
+        assert [session.goodbyes for session in transport.sessions] == [0 if is_broken else 1]
+        assert transport.sessions[0].is_closed
+
+
+@virtual
+async def test_a_session_that_takes_a_topic_not_is_closed_before_the_next_one() -> None:
+    transport, node = await start()
+    transport.refusals = [NodeError("not permitted"), ConnectionLost("it broke again")]
+    transport.sessions[0].break_("the server was restarted")
+    await asyncio.sleep(20)
+    assert node.connection_state is ConnectionState.CONNECTED
+    assert [session.is_closed for session in transport.sessions] == [True, True, True, False]
+    await node.stop()
+
+
+@virtual
+async def test_one_that_breaks_now_and_then_is_soon_there_again_and_tells_since_when_it_was_away() -> None:
+    transport, node = await start()
+    events = node.events()
+    for number in range(5):
+        await asyncio.sleep(20)
+        transport.sessions[number].heard_ns = heard_ns = running_clock().epoch_ns()
+        transport.sessions[number].break_("the server was restarted")
+        # To close the one and to subscribe with the other takes a second each.
+        await asyncio.sleep(2.5)
+        assert node.connection_state is ConnectionState.CONNECTED
+        missed = [event.since_ns for event in await drain(events) if isinstance(event, MessagesMissed)]
+        assert missed == [heard_ns - MISSED_MARGIN_MS * 1_000_000]
+    await node.stop()
+
+
+@virtual
+async def test_a_call_ends_with_the_session_that_it_would_wait_for() -> None:
+    session = SlowSession()
+    call = asyncio.create_task(asyncio.sleep(3_000))
+    asyncio.get_running_loop().call_later(1, session.break_, "the server was stopped")
+    with pytest.raises(ConnectionLost, match="the server was stopped"):
+        await session.unless_broken(call)
+    await asyncio.wait((call,), timeout=1)
+    assert call.cancelled()

@@ -105,3 +105,51 @@ async def test_what_a_transport_that_raised_was_asked_for_it_is_asked_for_again(
     told = [event.request_id for event in await drain(events) if isinstance(event, MessageSent)]
     assert told == [request_id]
     await node.stop()
+
+
+class Hanging(ScriptedTransport):
+    """Answers every query but the first."""
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        page = await super().query_store(query)
+        if len(self.queries) == 1:
+            await asyncio.sleep(3_000)
+        return page
+
+
+def test_a_store_that_hangs_is_asked_again_and_each_failure_of_its_own_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @virtual
+    async def run() -> None:
+        transport = Hanging(has_store=True, asks_store_for_presence=True)
+        node = TransportNode(transport, rng=OnTime())
+        await node.start()
+        await node.send(MessageEnvelope(TOPIC, b""))
+        await asyncio.sleep(36)
+        transport.stored = None
+        await asyncio.sleep(4)
+        assert [at_ms for at_ms, _ in transport.queries] == [1_000, 34_000, 37_000]
+        await node.stop()
+
+    with caplog.at_level(logging.INFO, "shardwire.node.transport.presence"):
+        run()
+    told = "scripted: the store does not say what it has: "
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{told}no answer in time",
+        f"{told}the store is out of order",
+    ]
+
+
+@virtual
+async def test_of_too_many_the_oldest_are_not_asked_for() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shardwire.node.transport.presence.MESSAGES_MAX", 3)
+        transport, node, ids = await publishing(5)
+        events = node.events()
+        await asyncio.sleep(0.5)
+        assert transport.stored is not None
+        transport.stored.update(attempt.message_hash for attempt in transport.attempts)
+        told = [event.request_id for event in await drain(events) if isinstance(event, MessageSent)]
+        assert sorted(told) == ids[2:]
+        await node.stop()
