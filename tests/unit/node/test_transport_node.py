@@ -24,9 +24,13 @@ from shardwire.node import (
     Node,
     NodeConfig,
     StoreQuery,
+    VirtualClock,
 )
+from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.event_stream import RECEIVED_MESSAGES_MAX
 from shardwire.node.transport import Published, TransportNode
+from shardwire.node.transport import stamps as stamps_module
+from shardwire.node.transport.stamps import Stamps
 
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -327,3 +331,22 @@ def test_background_work_that_raises_begins_again(caplog: pytest.LogCaptureFixtu
     assert [record.getMessage() for record in caplog.records][1] == (
         "scripted: polling raised CancelledError, again in 2000 ms"
     )
+
+
+@virtual
+async def test_no_stamp_is_given_twice_and_the_latest_are_known_again() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stamps_module, "STAMPS_REMEMBERED_MAX", 3)
+        clock = VirtualClock()
+        stamps = Stamps(clock, 0)
+        start_ns = clock.epoch_ns()
+        first = stamps.next_ns(TOPIC)
+        clock.step(60_000)
+        later = [stamps.next_ns(TOPIC)]
+        # Back to where a stamp was given already.
+        clock.step(-60_000)
+        later.append(stamps.next_ns(TOPIC))
+        assert [first, *later] == [start_ns, start_ns + 60_000 * NANOSECONDS_PER_MS, start_ns + 1]
+        later.append(stamps.next_ns(TOPIC))
+        assert [stamps.is_ours(TOPIC, stamp) for stamp in (first, *later)] == [False, True, True, True]
+        assert not stamps.is_ours(OTHER_TOPIC, later[-1])
