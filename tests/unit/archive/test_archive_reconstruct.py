@@ -171,6 +171,12 @@ def test_an_output_never_destroys_its_input(tmp_path: Path) -> None:
     for output in ("in", "in/below", "."):
         with pytest.raises(ConfigError, match="overlap"):
             reconstruct_files(source, tmp_path / output, CONFIG, replace=True)
+    # Nor by another name of either.
+    (tmp_path / "link").symlink_to(source)
+    for named, output in ((source, "link"), (source, "link/below"), (tmp_path / "link", "in")):
+        with pytest.raises(ConfigError, match="overlap"):
+            reconstruct_files(named, tmp_path / output, CONFIG, replace=True)
+    (tmp_path / "link").unlink()
     reconstruct_files(source, tmp_path / "out", CONFIG)
     with pytest.raises(ConfigError, match="exists"):
         reconstruct_files(source, tmp_path / "out", CONFIG)
