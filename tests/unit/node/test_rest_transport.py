@@ -479,6 +479,10 @@ async def test_a_store_that_lies_is_not_believed(dialect: Any) -> None:
     )
     page = await alice.node.query_store(StoreQuery(message_hashes=(names[2],)))
     assert [message.message_hash for message in page.messages] == [names[2]]
+    for include_data, count in ((True, 0), (False, 4)):
+        # Without its content nothing shows of which topic one is.
+        query = StoreQuery(content_topics=(OTHER_TOPIC,), include_data=include_data)
+        assert len((await alice.node.query_store(query)).messages) == count
 
 
 @virtual
@@ -519,6 +523,15 @@ async def test_a_store_that_fails_makes_it_partially_connected_for_a_while() -> 
     stub.store_status = 200
     await asyncio.sleep(40)
     assert alice.states() == [ConnectionState.PARTIALLY_CONNECTED, ConnectionState.CONNECTED]
+    # Or until it answers again.
+    stub.store_status = 500
+    with pytest.raises(NodeError, match="answered 500: out of order"):
+        await alice.node.query_store(StoreQuery(content_topics=(TOPIC,)))
+    await asyncio.sleep(1)
+    stub.store_status = 200
+    await alice.node.query_store(StoreQuery(content_topics=(TOPIC,)))
+    await asyncio.sleep(10)
+    assert alice.states() == [ConnectionState.PARTIALLY_CONNECTED, ConnectionState.CONNECTED] * 2
 
 
 @in_both_dialects
