@@ -315,9 +315,8 @@ add_commands(app)
 def _tell(event: str, outcome: segment_files.Outcome, *, as_json: bool, quiet: bool, aside: bool = False) -> None:
     """Tells what was done, on the standard error stream where the standard output holds a file."""
     if aside:
-        line = json.dumps({"event": event, **outcome.fields}) if as_json else outcome.line
         if as_json or not quiet:
-            typer.echo(line, err=True)
+            typer.echo(json.dumps({"event": event, **outcome.fields}) if as_json else outcome.line, err=True)
         return
     output = Output(as_json=as_json)
     output.event(event, **outcome.fields)

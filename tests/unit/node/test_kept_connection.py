@@ -102,7 +102,7 @@ async def test_a_topic_that_goes_while_the_others_are_subscribed_again_is_not_su
     await node.subscribe([OTHER_TOPIC])
     transport.sessions[0].break_("the server was restarted")
     # The first of the two topics is being subscribed.
-    await asyncio.sleep(0.75)
+    await asyncio.sleep(1.75)
     assert len(transport.sessions) == 2
     await node.unsubscribe([TOPIC, OTHER_TOPIC])
     await asyncio.sleep(2)
