@@ -237,6 +237,32 @@ def test_a_cipher_that_hangs_while_it_is_measured_holds_up_nothing_for_ever() ->
     run_world(scenario)
 
 
+@pytest.mark.parametrize("call_s", [1, 3_600])
+def test_a_channel_is_made_though_its_cipher_cannot_be_measured_in_time(
+    call_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(Base64Cipher):
+        def __init__(self) -> None:
+            self.call_s = call_s
+
+        async def encrypt(self, content: bytes) -> bytes:  # type: ignore[override]
+            await asyncio.sleep(self.call_s)
+            return base64.b64encode(content)
+
+    cipher = Slow()
+
+    async def scenario(world: World) -> None:
+        began_s = asyncio.get_running_loop().time()
+        alice = await world.join("alice", encryption=cipher)
+        assert asyncio.get_running_loop().time() - began_s == 60
+        assert "the encryption raised TimeoutError when its overhead was measured" in caplog.text
+        await world.join("bob", encryption=Base64Cipher())
+        cipher.call_s = 0
+        assert await alice.delivered(await alice.send(b"x"), timeout_ms=60_000) == {"bob"}
+
+    run_world(scenario)
+
+
 class SlowCipher(Base64Cipher):
     takes_s = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from shardwire._native import WakuMessage
 from shardwire._native import divide_message as native_divide_message
-from shardwire.channel.hooks import is_ours
+from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, is_ours
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
@@ -70,9 +71,9 @@ def payload_bytes_max(max_message_size_bytes: int, content_topic: str, meta: byt
 async def cipher_overhead_bytes(encryption: Encryption | None, ciphertext_bytes_max: int) -> int:
     """What a cipher adds to a message whose ciphertext just fits, as it says itself or as measured.
 
-    One that grows in proportion, as base64 does, is measured at the size that it is used at. One that cannot encrypt
-    now, say because its keys come later, is taken to add `CIPHER_BYTES_ASSUMED`; until it can, each send fails by
-    itself.
+    One that grows in proportion, as base64 does, is measured at the size that it is used at. One that cannot
+    encrypt now, say because its keys come later, or not within `CIPHER_TIMEOUT_MS`, is taken to add
+    `CIPHER_BYTES_ASSUMED`; until it can, each send fails by itself.
 
     Args:
         encryption: The cipher; None for none.
@@ -94,9 +95,10 @@ async def cipher_overhead_bytes(encryption: Encryption | None, ciphertext_bytes_
     try:
         # Well below the edge: what grows in proportion adds no more there.
         shortest = max(0, min(_CIPHER_PROBE_BYTES, ciphertext_bytes_max // 4))
-        for length in range(shortest, shortest + _CIPHER_PROBES):
-            overhead = max(overhead, await _ciphertext_bytes(encryption, length) - length)
-        length = await _longest_that_fits(encryption, ciphertext_bytes_max - overhead, ciphertext_bytes_max)
+        async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
+            for length in range(shortest, shortest + _CIPHER_PROBES):
+                overhead = max(overhead, await _ciphertext_bytes(encryption, length) - length)
+            length = await _longest_that_fits(encryption, ciphertext_bytes_max - overhead, ciphertext_bytes_max)
     except ConfigError:
         raise
     except BaseException as error:
