@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,21 @@ def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     assert captured.err.startswith("shardwire: ")
     assert captured.err.count("\n") == 1, captured.err
     return code, captured.err
+
+
+def test_messages_are_shown_to_nobody_where_the_standard_output_is_closed(tmp_path: Path) -> None:
+    """They would count as handled."""
+    line = shlex.join([sys.executable, "-m", "shardwire", "listen", *NODE, *WHO])
+    answer = subprocess.run(["bash", "-c", f"{line} >&-"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (1, "shardwire: standard output: it is closed\n")
+
+
+def test_an_interval_has_a_largest_value(capsys: pytest.CaptureFixture[str]) -> None:
+    for value in ("inf", "1e300"):
+        code, error = say(capsys, "record", "archive", *NODE, "--topic", WHO[3], "--interval", value)
+        assert code == 2
+        assert "--interval" in error
+        assert "86400" in error
 
 
 @pytest.mark.parametrize("name", ["send", "listen", "chat", "serve"])

@@ -29,7 +29,7 @@ def member(url: str, sender: str, topic: str = TOPIC) -> tuple[str, ...]:
     return ("--node", url, "--channel", "notes", "--topic", topic, "--sender", sender)
 
 
-@pytest.mark.parametrize("ends_by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ends_by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_two_say_is_reconstructed_from_what_a_third_recorded(tmp_path: Path, ends_by: signal.Signals) -> None:
     with (
         NatsServer(tmp_path / "nats") as server,

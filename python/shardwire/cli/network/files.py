@@ -15,6 +15,7 @@ from shardwire.cli.network.interruption import InterruptedByUserError, Interrupt
 from shardwire.cli.network.output import Output, printable, tell_received, time_of_day
 from shardwire.cli.network.participation import CLOSING_MS, Member, Participation, taking_part
 from shardwire.cli.network.send import NotDeliveredError, names_of
+from shardwire.config.checks import TIMEOUT_MS_MAX
 from shardwire.events import FileFailedEvent, FileProgressEvent, FileReceivedEvent, MessageReceivedEvent
 from shardwire.files import is_file_message
 
@@ -55,8 +56,9 @@ async def send_file(
         with _Bars(output) as bars:
             member.channel.on(FileProgressEvent, bars.advance)
             _tell_progress(member)
+            timeout_ms = round(min(timeout_s * 1000, TIMEOUT_MS_MAX))
             try:
-                sending = member.channel.send_file(file, name=name, timeout_ms=round(timeout_s * 1000))
+                sending = member.channel.send_file(file, name=name, timeout_ms=timeout_ms)
                 receivers = await interruption.unless(sending)
             except TimeoutError:
                 raise NotDeliveredError(f"{file} was not received within {timeout_s:g} s; {_GOES_ON}") from None

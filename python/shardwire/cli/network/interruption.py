@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks a command to end in order, the second ends it at once."""
+"""Ctrl-C, SIGTERM, a closed terminal: the first asks a command to end in order, the second ends it at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Self, TypeVar
 
 T = TypeVar("T")
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# With SIGHUP, which a terminal that is closed sends; Windows has none.
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class InterruptedByUserError(Exception):
@@ -23,17 +24,21 @@ class Interruption:
     def __init__(self) -> None:
         self._wanted = asyncio.Event()
         self._main: asyncio.Task[object] | None = None
+        self._heeded: list[signal.Signals] = []
 
     def __enter__(self) -> Self:
         self._main = asyncio.current_task()
-        for number in _SIGNALS:
+        # `nohup` has the closed terminal ignored.
+        ignored = {number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
+        self._heeded = [number for number in _SIGNALS if number.name != "SIGHUP" or number not in ignored]
+        for number in self._heeded:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number in _SIGNALS:
+        for number in self._heeded:
             asyncio.get_running_loop().remove_signal_handler(number)
 
     @property

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import sys
 from pathlib import Path
 
 from shardwire.cli.network.files import is_part_of_a_file, take_files
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
 from shardwire.cli.network.participation import Participation, taking_part
 from shardwire.cli.network.spool import Spool
+from shardwire.cli.segment_files import STANDARD_OUTPUT
 from shardwire.errors import ShardwireError
 from shardwire.events import MessageReceivedEvent
 
@@ -46,7 +49,11 @@ async def listen(
         TooFewMessagesError: Time was up before `count` messages were there.
         InterruptedByUserError: The user ended it before.
         ShardwireError: The state or the network cannot be used.
+        OSError: The standard output, which would show them, is closed.
     """
+    if directory is None and files is None and sys.stdout is None:
+        # What is shown to nobody would count as handled.
+        raise OSError(errno.EBADF, "it is closed", STANDARD_OUTPUT)
     spool = None if directory is None else Spool(directory)
     received = 0
     enough = asyncio.Event()

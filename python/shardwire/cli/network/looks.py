@@ -49,6 +49,7 @@ def record(
         typer.Option(
             "--interval",
             min=0.001,
+            max=86_400,
             metavar="SECONDS",
             help="Or when the first of them waited so long; a crash loses no more.",
         ),

@@ -362,6 +362,15 @@ impl Receiving {
                 }
                 Discard::AlreadyCompleted | Discard::Duplicate => {}
             },
+            Outcome::Dropped(dropped) if is_alone(header) => {
+                // All of its message is here, and it is false, from its sender or from its way: as if it had been
+                // lost, so that what follows waits for one that is not.
+                let hash = dropped.entire_message_hash;
+                events.push_back(mismatch(hash, came, "another copy is awaited"));
+                self.counts.segments_discarded += 1;
+                sds.handle_content_refused(&came.message_id, arrival.data, false);
+                return true;
+            }
             Outcome::Dropped(dropped) => {
                 events.push_back(mismatch(
                     dropped.entire_message_hash,
@@ -887,6 +896,12 @@ fn source_of(content: &Part) -> Option<&Lent> {
         }
         _ => None,
     }
+}
+
+/// Whether its message has this segment and no other one.
+fn is_alone(header: &Header) -> bool {
+    let parity = header.parity_segment_count.unwrap_or(0);
+    header.data_segment_count == Some(1) && parity == 0 && header.slot == Slot::Data(0)
 }
 
 fn prefix(hash: &[u8; HASH_LENGTH]) -> String {

@@ -605,6 +605,25 @@ fn messages_of_a_false_set_do_not_stay_in_the_way_of_the_true_one() {
     assert_eq!(bob.released, [real]);
 }
 
+#[test]
+fn what_follows_a_message_that_came_false_waits_for_another_copy_of_it() {
+    for is_named_first in [false, true] {
+        let mut bob = Bob::new();
+        if is_named_first {
+            name_of_alice(&mut bob);
+        }
+        bob.hear(message("alice", &id(ONE, 0), &false_single()));
+        assert_eq!(bob.faults(FaultKind::HashMismatch), 1);
+        let after = message("alice", &id(OTHER, 0), &segments(b"after")[0]);
+        bob.hear(follows(after, &id(ONE, 0)));
+        assert_eq!((bob.given_up(), bob.released.len()), (0, 0));
+        assert_eq!(bob.missing(), BTreeSet::from([&*id(ONE, 0)]));
+        bob.restart().unwrap();
+        bob.hear(message("alice", &id(ONE, 0), &segments(b"true")[0]));
+        assert_eq!(bob.released, [b"true".to_vec(), b"after".to_vec()]);
+    }
+}
+
 /// What is kept of it is older than what is taken from the network.
 #[test]
 fn what_is_kept_of_a_message_that_goes_on_is_taken_in_however_old_it_is() {

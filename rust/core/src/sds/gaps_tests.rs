@@ -249,6 +249,18 @@ fn what_is_new_waits_for_the_past_that_others_repair_no_longer_than_for_what_it_
 }
 
 #[test]
+fn whoever_has_a_state_waits_for_what_it_missed_as_for_anything_else() {
+    let mut bob = Bob::new();
+    hear_whole(&mut bob, follows("alice", "new", &["old 1"]));
+    hear_whole(&mut bob, follows("alice", "old 1", &["old 0"]));
+    let mut bob = Stored::default().restart_as(Bob::new(), bob);
+    hear_whole(&mut bob, follows("alice", "newer", &["new"]));
+    assert!(released(happens_at(&mut bob, config().resending_ms())).is_empty());
+    let released = hear_whole(&mut bob, follows("alice", "old 0", &[]));
+    assert_eq!(released, ["old 0", "old 1", "new", "newer"]);
+}
+
+#[test]
 fn what_nobody_answered_for_long_is_asked_for_no_more_and_holds_up_nobody() {
     let mut bob = Bob::new();
     hear_whole(&mut bob, follows("carol", "before", &[]));

@@ -627,9 +627,11 @@ impl Incoming {
         self.await_past(handle, monotonic_ms);
     }
 
-    /// A send that waits is looked at once it has waited long enough for the past.
+    /// A send that waits is looked at once it has waited long enough for the past. For whoever was here in an
+    /// earlier life that is no past: what kept it away lately is waited for as anything else.
     fn await_past(&mut self, handle: SendRef, monotonic_ms: i64) {
-        if !self.sends[handle].may_predate_us && self.is_behind_past(handle) {
+        let is_past = !self.named.returned && self.is_behind_past(handle);
+        if is_past && !self.sends[handle].may_predate_us {
             self.behind_past
                 .insert(handle, monotonic_ms + self.named.at_first_ms);
         }
