@@ -74,7 +74,7 @@ class FileSource:
         """Reads the file once, from its end, and gives its chain hash.
 
         Raises:
-            FileChangedError: It changed meanwhile.
+            FileChangedError: It changed meanwhile, or has another size than it says.
             OSError: It cannot be read, or there is no room for its hashes.
         """
         last = END_OF_CHAIN
@@ -82,6 +82,9 @@ class FileSource:
             self._hashes.seek(index * HASH_BYTES)
             last = chunk_hash(self._read_chunk(index), last)
             self._hashes.write(last)
+        self._file.seek(self.size_bytes)
+        if self._file.read(1):
+            raise self._resized()
         return last
 
     def read(self, index: int) -> tuple[bytes, bytes]:
@@ -112,9 +115,20 @@ class FileSource:
         self._file.seek(start)
         data = self._file.read(self.chunk_size_bytes)
         is_whole = len(data) == min(self.chunk_size_bytes, self.size_bytes - start)
-        if not is_whole or os.fstat(self._file.fileno()).st_size != self.size_bytes:
-            raise self._changed()
+        if not is_whole or not self._has_its_size():
+            raise self._resized()
         return data
+
+    def _has_its_size(self) -> bool:
+        return os.fstat(self._file.fileno()).st_size == self.size_bytes
+
+    def _resized(self) -> FileChangedError:
+        if not self._has_its_size():
+            return self._changed()
+        return FileChangedError(
+            f"{str(self.path)!r} does not have the {self.size_bytes} bytes that it says it has, as files of /proc and "
+            "/sys: send a copy of it"
+        )
 
     def _changed(self) -> FileChangedError:
         return FileChangedError(
