@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shardwire.channel import ReliableChannel
 from shardwire.config.checks import check_list, check_text
@@ -29,9 +30,11 @@ from shardwire.monitor.view import ChannelView
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-# Browsers that are told at the same time, and connections of all kinds.
+# Browsers that are told at the same time, and connections of all kinds that are answered; each takes a descriptor of
+# the process, so of twice as many the latest is cut off, and one that asks for nothing in time.
 VIEWERS_MAX = 16
 CONNECTIONS_MAX = 64
+REQUEST_S = 10.0
 # Between two snapshots, and how long nothing is sent where nothing happens.
 INTERVAL_S = 0.5
 SILENCE_S = 5.0
@@ -110,7 +113,7 @@ class Monitor:
         self._stopping.clear()
         config = uvicorn.Config(
             _Guard(self._application(), self._names),
-            http="h11",
+            http=_Connection,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -184,6 +187,27 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         # Ctrl-C belongs to the application.
         yield
+
+
+class _Connection(H11Protocol):
+    _unasked: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > 2 * CONNECTIONS_MAX:
+            transport.abort()
+        else:
+            self._unasked = self.loop.call_later(REQUEST_S, self._end_unasked)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._unasked is not None:
+            self._unasked.cancel()
+        super().connection_lost(exc)
+
+    def _end_unasked(self) -> None:
+        # None before the first request.
+        if not self.cycle:
+            self.transport.abort()
 
 
 class _Guard:

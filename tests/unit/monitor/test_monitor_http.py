@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -14,8 +15,8 @@ import pytest
 from live_nodes import real_time, until
 
 from shardwire import ChannelConfig, ConfigError, ReliableChannel, create_reliable_channel
-from shardwire.monitor import Monitor
-from shardwire.monitor.server import VIEWERS_MAX
+from shardwire.monitor import Monitor, server
+from shardwire.monitor.server import CONNECTIONS_MAX, VIEWERS_MAX
 from shardwire.node import MemoryNetwork
 
 ASSETS = ("/", "/monitor.js", "/monitor.css", "/snapshot")
@@ -188,3 +189,44 @@ def test_without_its_libraries_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['uvicorn'] = None\nimport shardwire.monitor"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert "shardwire.monitor needs the library uvicorn: pip install 'shardwire[monitor]'" in answer.stderr
+
+
+@real_time
+async def test_connections_that_ask_for_nothing_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_S", 0.5)
+    async with served() as (client, monitor, _):
+        address = httpx.URL(monitor.url)
+        idle = [await asyncio.open_connection(address.host, address.port) for _ in range(CONNECTIONS_MAX // 2)]
+        assert (await client.get("/snapshot")).status_code == 200
+        # One that asks goes on.
+        reading = asyncio.create_task(client.get("/events", timeout=2))
+        assert await asyncio.wait_for(idle[0][0].read(), 10) == b""
+        for reader, _ in idle[1:]:
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert not reading.done()
+        reading.cancel()
+        for _, writer in idle:
+            writer.close()
+
+
+@real_time
+async def test_of_too_many_connections_the_latest_are_cut_off() -> None:
+    async with served() as (client, monitor, _):
+        address = httpx.URL(monitor.url)
+        idle = [await asyncio.open_connection(address.host, address.port) for _ in range(2 * CONNECTIONS_MAX)]
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+            writer.close()
+        for _, writer in idle:
+            writer.close()
+
+        async def is_answered() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                return (await client.get("/snapshot")).status_code == 200
+            return False
+
+        # Once it has seen that they are gone.
+        answers = [await is_answered() or await asyncio.sleep(0.05, False) for _ in range(100)]
+        assert answers[-1]
