@@ -10,10 +10,12 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.channel import close_channel
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
 from shardwire.errors import DecryptionError
 from shardwire.events import IrretrievableMessageEvent
-from shardwire.node import MessageEnvelope, StorePage, StoreQuery
+from shardwire.node import MessageEnvelope, NetworkConditions, StorePage, StoreQuery
+from shardwire.node.virtual_time import VirtualClock
 
 # The sender never resends, and nobody repairs: what arrives late came from the store.
 STORE_ONLY = ChannelConfig.logos(sds=SdsConfig(max_retransmissions=0, enable_repair=False))
@@ -332,6 +334,42 @@ def test_who_starts_late_finds_what_was_said() -> None:
 
     world = run_world(scenario)
     assert world.messages("bob") == [b"%d" % number for number in range(30)]
+
+
+@pytest.mark.parametrize("minutes", [-60, -10, 10, 60])
+def test_whose_clock_is_wrong_finds_the_past_in_order(minutes: int) -> None:
+    """A store keeps messages under the times of their senders."""
+
+    async def scenario(world: World) -> None:
+        count = 0
+
+        async def talk(rounds: int, *names: str) -> None:
+            nonlocal count
+            for _ in range(rounds):
+                for name in names:
+                    await world.channels[name].send(b"%s %d" % (name.encode(), count))
+                    count += 1
+                await asyncio.sleep(1.5)
+
+        await world.join("alice", on_disk=True)
+        await world.join("bob", on_disk=True)
+        await talk(20, "alice", "bob")
+        await close_channel(world.channels.pop("alice"))
+        await talk(27, "bob")
+        await world.join("alice", on_disk=True)
+        await talk(20, "alice", "bob")
+        clock = VirtualClock()
+        clock.step(minutes * 60_000)
+        await world.join("carol", clock=clock, on_disk=True)
+        await talk(20, "alice", "bob", "carol")
+        await asyncio.sleep(60)
+        for name in ("alice", "bob"):
+            numbers = [int(said.split()[1]) for said in world.messages("carol") if said.startswith(name.encode())]
+            assert numbers == sorted(numbers)
+        assert len(world.messages("carol")) == count - 20
+        assert world.of("carol", IrretrievableMessageEvent) == []
+
+    run_world(scenario, NetworkConditions(delay_ms=(5, 40)))
 
 
 @pytest.mark.parametrize("asks", [True, False])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -239,15 +239,18 @@ class Retrieval:
             self._arrivals.on_irretrievable(absent)
 
     async def _query_window(self, entries: Sequence[HistoryEntry]) -> None:
-        """Without a hint a message can only be found by topic and time: the window ends now.
+        """Without a hint a message can only be found by topic and time.
 
-        What the store answers is taken in later, so only the next attempt can tell what it does not have.
+        The window begins an interval before the latest message that came, or before now where that is earlier, and has
+        no end: our clock may be ahead of those of senders, or behind. What the store answers is taken in later, so
+        only the next attempt can tell what it does not have.
         """
         absent = {entry.message_id for entry in entries if entry.message_id in self._asked}
         self._note_asked(entries)
-        end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
-        start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
-        walk = Walk(replace(self._topic_query(start_ms, forward=True), end_time_ns=end_ms * NANOSECONDS_PER_MS))
+        epoch_ms = self._clock.epoch_ms()
+        latest_ms = self._reception.newest_until_ns(epoch_ms) // NANOSECONDS_PER_MS or epoch_ms
+        start_ms = latest_ms - QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
+        walk = Walk(self._topic_query(start_ms, forward=True))
         while (page := await self._store.next_page(walk)) is not None:
             _, brought, _ = await self._fetch(self._unknown(page))
             absent -= brought
