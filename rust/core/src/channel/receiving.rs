@@ -367,7 +367,6 @@ impl Receiving {
                 // lost, so that what follows waits for one that is not.
                 let hash = dropped.entire_message_hash;
                 events.push_back(mismatch(hash, came, "another copy is awaited"));
-                self.counts.segments_discarded += 1;
                 sds.handle_content_refused(&came.message_id, arrival.data, false);
                 return true;
             }
