@@ -226,6 +226,6 @@ def test_rounded_times_are_refused_and_not_hashed() -> None:
 
     from shardwire.spark.udfs import _array
 
-    assert _array(pd.Series([5.0, None]), "bigint").to_pylist() == [5, None]
+    assert _array(pd.Series([5.0, None]), "bigint", "timestamp_ns").to_pylist() == [5, None]
     with pytest.raises(ConfigError, match="coalesce"):
-        _array(pd.Series([float(TIME), None]), "bigint")
+        _array(pd.Series([float(TIME), None]), "bigint", "timestamp_ns")
