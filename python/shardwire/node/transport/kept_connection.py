@@ -6,6 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from shardwire.errors import NodeError
@@ -153,19 +154,15 @@ class KeptConnection(Generic[S]):
         """
         session = self.session
         if session is not None:
-            try:
+            with suppress(ConnectionLost):
                 await session.subscribe(content_topic)
-            except ConnectionLost:
-                return
 
     async def unsubscribe(self, content_topic: str) -> None:
         """Ends a subscription where there is a session; the next one has the topics that the node has then."""
         session = self.session
         if session is not None:
-            try:
+            with suppress(ConnectionLost):
                 await session.unsubscribe(content_topic)
-            except ConnectionLost:
-                return
 
     async def _keep(self) -> None:
         away_since_ns = 0
