@@ -160,17 +160,25 @@ async def test_nothing_heard_is_an_empty_directory() -> None:
         assert files(Path(name) / "archive") == []
 
 
-def test_a_disk_that_is_full_for_a_while_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def full_disk(monkeypatch: pytest.MonkeyPatch, *, once: bool = False) -> list[bool]:
+    """A disk that takes no file while the list has anything in it; `once`, only the first is refused."""
     real, full = pyarrow.parquet.write_table, [True]
 
     def write(*arguments: Any) -> None:
         if full:
+            if once:
+                full.clear()
             raise OSError(28, "No space left on device")
         real(*arguments)
 
     monkeypatch.setattr(pyarrow.parquet, "write_table", write)
+    return full
+
+
+def test_a_disk_that_is_full_for_a_while_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = full_disk(monkeypatch)
 
     async def scenario() -> None:
         network = MemoryNetwork(seed=7)
@@ -202,15 +210,7 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(
 def test_what_could_not_be_written_is_tried_again_soon_and_not_an_interval_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, full = pyarrow.parquet.write_table, [True]
-
-    def write(*arguments: Any) -> None:
-        if full:
-            full.clear()
-            raise OSError(28, "No space left on device")
-        real(*arguments)
-
-    monkeypatch.setattr(pyarrow.parquet, "write_table", write)
+    full = full_disk(monkeypatch, once=True)
 
     async def scenario() -> None:
         network = MemoryNetwork(seed=7)
