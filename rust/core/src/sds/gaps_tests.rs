@@ -5,7 +5,7 @@ use super::incoming_tests::{
     missing, named_of, released, stat,
 };
 use super::outgoing_tests::Stored;
-use super::tests::{Bob, ONE, T_MIN_MS, at, config, id, message, named, names};
+use super::tests::{Bob, ONE, T_MAX_MS, T_MIN_MS, at, config, id, message, named, names};
 use super::*;
 use crate::wire::sds::Message;
 
@@ -273,6 +273,24 @@ fn what_nobody_answered_for_long_is_asked_for_no_more_and_holds_up_nobody() {
 }
 
 #[test]
+fn what_is_asked_for_sooner_since_an_answer_came_is_so_in_the_next_life() {
+    let mut bob = Bob::new();
+    hear_named(&mut bob, named("in vain"));
+    bob.wait_until(1 << 20);
+    let (often, _) = bob.machine.asking.asked_for("in vain");
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
+    hear_named(&mut bob, named("answered"));
+    let heard_ms = bob.now_ms;
+    bob.wait_until(heard_ms + T_MAX_MS);
+    hear_whole(&mut bob, follows("alice", "answered", &[]));
+    let (ours, all) = bob.machine.asking.asked_for("in vain");
+    assert!(ours < often && all >= often);
+    let bob = stored.restart_as(Bob::new(), bob);
+    assert_eq!(bob.machine.asking.asked_for("in vain"), (ours, all));
+}
+
+#[test]
 fn what_was_lost_and_is_named_again_is_asked_for_however_long_that_takes() {
     let mut bob = losing();
     hear_named(&mut bob, named("missing"));
@@ -301,7 +319,7 @@ fn what_came_and_found_no_room_is_missing_as_before_and_is_no_news() {
         assert_eq!(missing(&bob), ["cause", "missing"]);
         // It waits for nothing while it is not here, and no sync leaves to ask for it alone.
         assert_eq!(stat(&bob, "incoming_pairs"), 1);
-        assert_eq!(bob.machine.asking.asked_for("missing"), (0, 2));
+        assert_eq!(bob.machine.asking.asked_for("missing"), (0, 3));
         // Whoever named it has it on its share, and its sender has not.
         let missing = bob.machine.incoming.missing().get(b"missing").unwrap();
         assert_eq!(&*missing.named_by, "carol");

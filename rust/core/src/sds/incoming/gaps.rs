@@ -264,7 +264,9 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        around.asking.on_came(message_id);
+        for name in around.asking.on_came(message_id, monotonic_ms) {
+            self.missing.note_changed(&name);
+        }
         let found = self.untrack(message_id.as_bytes(), around);
         self.found = found.map(|missing| (missing, monotonic_ms));
         if self.sends[send].contents.is_empty() {

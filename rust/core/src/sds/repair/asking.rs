@@ -1,13 +1,13 @@
 //! What we ask the channel for: messages that are missing (SDS, SDS-Repair: the outgoing repair buffer).
 
-use std::collections::HashMap;
 #[cfg(debug_assertions)]
 use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hashlink::LinkedHashMap;
 
-use super::requests::RequestBuffer;
+use super::requests::{Haste, Request, RequestBuffer};
 #[cfg(debug_assertions)]
 use super::rules::REPAIR_BUFFER_MAX;
 use super::rules::request_offset_ms;
@@ -22,9 +22,11 @@ const REQUESTS_PER_MESSAGE_MAX: usize = 3;
 /// invents ids must not make the others talk.
 const REPAIR_SYNC_INTERVAL_MS: i64 = 1_000;
 const REPAIR_SYNC_INTERVAL_MS_MIN: i64 = 100;
-/// A message is asked for so often in the channel by syncs that leave for it alone; then by what
-/// leaves anyway.
+/// A message is asked for so often in the channel by syncs that leave for it at once; then by what
+/// leaves anyway, or by a sync T_max after the last message that asked for anything.
 const URGENT_ROUNDS: u32 = 2;
+/// Where the others ask for a message so much oftener than we do, no sync of ours leaves for it.
+const OUTNUMBERED: u32 = 3;
 /// It is asked for every T_max so often; then at distances that double with every second request that
 /// found no answer.
 const STEADY_ROUNDS: u32 = 4;
@@ -62,6 +64,8 @@ pub struct Asking {
     upcoming: LinkedHashMap<Name, Upcoming>,
     requests: RequestBuffer,
     sync_not_before_ms: i64,
+    /// When a sync may leave for patient requests.
+    patient_not_before_ms: i64,
     /// How often each message was asked for, by us and by anyone: a stranger's requests silence ours
     /// no sooner.
     asked: HashMap<Name, (u32, u32)>,
@@ -84,6 +88,7 @@ impl Asking {
             upcoming: LinkedHashMap::new(),
             requests: RequestBuffer::default(),
             sync_not_before_ms: 0,
+            patient_not_before_ms: 0,
             asked: HashMap::new(),
             silent: Vec::new(),
         }
@@ -121,14 +126,27 @@ impl Asking {
         self.requests.len() + self.upcoming.len()
     }
 
-    /// It came: who named it named what exists.
-    pub fn on_came(&mut self, message_id: &Name) {
+    /// It came: who named it named what exists. Where we had asked for it, requests find answers: what else
+    /// that participant named and was asked for in vain is asked for as often as before. Gives what that is.
+    pub fn on_came(&mut self, message_id: &Name, monotonic_ms: i64) -> BTreeSet<Name> {
         let id = message_id.as_bytes();
         let upcoming = self.upcoming.get(id).map(|missing| &missing.named_by);
         let asked_for = || Some(&self.requests.get(id)?.named_by);
-        if let Some(named_by) = upcoming.or_else(asked_for).cloned() {
-            self.requests.on_proven(named_by);
+        let Some(named_by) = upcoming.or_else(asked_for).cloned() else {
+            return BTreeSet::new();
+        };
+        let mut in_vain = BTreeSet::new();
+        if self.asked_for(message_id).0 > 0 {
+            in_vain = self.requests.take_in_vain(&named_by);
         }
+        for name in &in_vain {
+            if let Some((ours, _)) = self.asked.get_mut(name) {
+                *ours = (*ours).min(STEADY_ROUNDS);
+            }
+            self.ask_soon(name, monotonic_ms);
+        }
+        self.requests.on_proven(named_by);
+        in_vain
     }
 
     /// It is no longer asked for.
@@ -141,8 +159,8 @@ impl Asking {
 
     /// What is missing is asked for by what leaves anyway.
     pub fn without_haste(&mut self, message_id: &Name) {
-        let (_, all) = self.asked.entry(message_id.clone()).or_default();
-        *all = (*all).max(URGENT_ROUNDS);
+        let (ours, all) = self.asked.entry(message_id.clone()).or_default();
+        *all = (*all).max(ours.saturating_add(OUTNUMBERED));
     }
 
     /// Somebody names what is missing: whoever does may hold it, so it is asked for as soon as at
@@ -160,6 +178,11 @@ impl Asking {
         if self.asked_for(message_id).0 <= STEADY_ROUNDS {
             return;
         }
+        self.ask_soon(message_id, monotonic_ms);
+    }
+
+    /// It is asked for as soon as at first, if that is sooner.
+    fn ask_soon(&mut self, message_id: &str, monotonic_ms: i64) {
         let soon_ms = monotonic_ms + self.offset_ms(message_id);
         if let Some((entry, named_by, before_ms)) = self.settled(message_id) {
             self.ask_at(entry, named_by, before_ms.min(soon_ms));
@@ -185,7 +208,10 @@ impl Asking {
             .upcoming
             .front()
             .map(|(_, missing)| missing.since_ms + self.t_min_ms);
-        let at_ms = upcoming_ms.into_iter().chain(self.requests.next_ms()).min();
+        let patient_ms = self.requests.next_patient_ms();
+        let patient_ms = patient_ms.map(|at_ms| at_ms.max(self.patient_not_before_ms));
+        let at_ms = upcoming_ms.into_iter().chain(self.requests.next_ms());
+        let at_ms = at_ms.chain(patient_ms).min();
         at_ms.map(|at_ms| at_ms.max(self.sync_not_before_ms))
     }
 
@@ -212,6 +238,9 @@ impl Asking {
             left = after;
             self.ask_again_later(&entry, named_by, monotonic_ms);
             taken.push(entry);
+        }
+        if !taken.is_empty() {
+            self.patient_not_before_ms = monotonic_ms + self.t_max_ms;
         }
         taken
     }
@@ -282,15 +311,32 @@ impl Asking {
 
     /// How long after a request the next one follows.
     fn wait_ms(&self, message_id: &str) -> i64 {
-        let (ours, _) = self.asked_for(message_id);
-        let doublings = (ours.saturating_sub(STEADY_ROUNDS) / 2).min(32);
+        let doublings = self.doublings(message_id).min(32);
         self.period_ms(message_id).saturating_mul(1 << doublings)
     }
 
+    fn doublings(&self, message_id: &str) -> u32 {
+        let (ours, _) = self.asked_for(message_id);
+        ours.saturating_sub(STEADY_ROUNDS) / 2
+    }
+
     fn ask_at(&mut self, entry: HistoryEntry, named_by: Arc<str>, at_ms: i64) {
-        // Where nothing leaves by itself, there is nothing to ride on.
-        let urgent = !self.syncs || self.asked_for(&entry.message_id).1 < URGENT_ROUNDS;
-        self.requests.put(entry, named_by, at_ms, urgent);
+        let (ours, all) = self.asked_for(&entry.message_id);
+        let haste = match all {
+            // Where nothing leaves by itself, there is nothing to ride on.
+            _ if !self.syncs => Haste::Urgent,
+            ..URGENT_ROUNDS => Haste::Urgent,
+            _ if all.saturating_sub(ours) < OUTNUMBERED => Haste::Patient,
+            _ => Haste::Rides,
+        };
+        let in_vain = self.doublings(&entry.message_id) > 0;
+        self.requests.put(Request {
+            entry,
+            named_by,
+            at_ms,
+            haste,
+            in_vain,
+        });
     }
 
     /// How often a message was asked for without an answer: by us, and by anyone.
@@ -483,7 +529,7 @@ mod tests {
             if settled {
                 asking.settle(T_MIN_MS);
             }
-            asking.on_came(&Name::new("came"));
+            asking.on_came(&Name::new("came"), T_MIN_MS);
             asking.on_done(&Name::new("came"));
             asking.on_missing(entry("of mallory"), &mallory, T_MIN_MS);
             asking.on_missing(entry("of alice"), &alice, T_MIN_MS);
@@ -508,9 +554,94 @@ mod tests {
         asking.without_haste(&Name::new(ID));
         asking.settle(T_MIN_MS);
         assert_eq!(asking.next_request_ms(), None);
-        let mut asking = missing((1, URGENT_ROUNDS + 1));
-        asking.without_haste(&Name::new(ID));
-        assert_eq!(asking.asked_for(ID), (1, URGENT_ROUNDS + 1));
+        for (all, stands) in [(3, 4), (4, 4), (9, 9)] {
+            let mut asking = missing((1, all));
+            asking.without_haste(&Name::new(ID));
+            assert_eq!(asking.asked_for(ID), (1, stands));
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_in_haste_in_vain_has_a_sync_t_max_after_the_last_that_asked() {
+        let asked = (URGENT_ROUNDS, URGENT_ROUNDS);
+        let mut asking = missing(asked);
+        asking.restore_asked("other", asked);
+        asking.on_missing(entry("other"), &"carol".into(), 0);
+        asking.settle(T_MIN_MS);
+        let [one_ms, other_ms] = [ID, "other"].map(|id| T_MAX_MS + offset_ms(id));
+        let (first_ms, last_ms) = (one_ms.min(other_ms), one_ms.max(other_ms));
+        assert!(last_ms - first_ms < T_MAX_MS);
+        assert_eq!(asking.next_request_ms(), Some(first_ms));
+        assert_eq!(take(&mut asking, first_ms).len(), 1);
+        assert_eq!(asking.next_request_ms(), Some(first_ms + T_MAX_MS));
+        // What leaves anyway takes it sooner, and the next sync waits from then.
+        assert_eq!(take(&mut asking, last_ms).len(), 1);
+        assert!(asking.next_request_ms() >= Some(last_ms + T_MAX_MS));
+        // What takes nothing puts nothing off.
+        let before_ms = asking.next_request_ms();
+        assert_eq!(take(&mut asking, last_ms + 1), [""; 0]);
+        assert_eq!(asking.next_request_ms(), before_ms);
+    }
+
+    #[test]
+    fn no_sync_leaves_for_what_the_others_ask_for_oftener() {
+        for (asked, has_sync) in [
+            ((0, URGENT_ROUNDS), true),
+            ((0, OUTNUMBERED), false),
+            ((5, 5 + OUTNUMBERED - 1), true),
+            ((5, 5 + OUTNUMBERED), false),
+        ] {
+            let asking = missing(asked);
+            assert_eq!(asking.next_request_ms().is_some(), has_sync);
+            assert_eq!(asking.requests_held(), 1);
+        }
+    }
+
+    #[test]
+    fn once_an_answer_comes_what_else_its_namer_named_is_asked_for_as_before_it_was_in_vain() {
+        let often = STEADY_ROUNDS + 9;
+        let [carol, dave] = ["carol", "dave"].map(Arc::<str>::from);
+        for (asked, named_by, is_sooner) in
+            [(1, &carol, true), (0, &carol, false), (1, &dave, false)]
+        {
+            let mut asking = missing((often, often + 1));
+            let before_ms = asked_ms(&asking);
+            asking.restore_asked("answer", (asked, asked));
+            asking.on_missing(entry("answer"), named_by, 0);
+            asking.settle(T_MIN_MS);
+            let sooner = asking.on_came(&Name::new("answer"), 2_000);
+            asking.on_done(&Name::new("answer"));
+            assert_eq!(sooner.contains(&Name::new(ID)), is_sooner);
+            if is_sooner {
+                assert_eq!(asking.asked_for(ID), (STEADY_ROUNDS, often + 1));
+                assert_eq!(asked_ms(&asking), 2_000 + offset_ms(ID));
+            } else {
+                assert_eq!(asking.asked_for(ID), (often, often + 1));
+                assert_eq!(asked_ms(&asking), before_ms);
+            }
+            asking.requests.audit();
+        }
+    }
+
+    #[test]
+    fn only_what_was_asked_for_in_vain_is_asked_for_sooner_once_an_answer_comes() {
+        for (asked, is_in_vain) in [(STEADY_ROUNDS + 1, false), (STEADY_ROUNDS + 2, true)] {
+            let mut asking = missing((asked, asked));
+            let before_ms = asked_ms(&asking);
+            asking.restore_asked("answer", (1, 1));
+            asking.on_missing(entry("answer"), &"carol".into(), 0);
+            asking.settle(T_MIN_MS);
+            asking.on_came(&Name::new("answer"), 2_000);
+            assert_eq!(asked_ms(&asking) < before_ms, is_in_vain);
+        }
+        // It is never put off by an answer.
+        let mut asking = missing((STEADY_ROUNDS + 2, STEADY_ROUNDS + 2));
+        let before_ms = asked_ms(&asking);
+        asking.restore_asked("answer", (1, 1));
+        asking.on_missing(entry("answer"), &"carol".into(), 0);
+        asking.settle(before_ms);
+        asking.on_came(&Name::new("answer"), before_ms - 1);
+        assert_eq!(asked_ms(&asking), before_ms);
     }
 
     #[test]

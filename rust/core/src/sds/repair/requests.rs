@@ -15,6 +15,17 @@ const SHARES_MAX: usize = 100;
 /// Participants of whom it is known that what they named exists.
 const PROVEN_MAX: usize = 1_000;
 
+/// Whether a message may leave for a request alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// At its moment.
+    Urgent,
+    /// Some time after the last message that asked for anything.
+    Patient,
+    /// Never: it rides on what leaves anyway.
+    Rides,
+}
+
 /// One message that is asked for.
 #[derive(Debug)]
 pub struct Request {
@@ -25,14 +36,17 @@ pub struct Request {
     /// When it is asked for next.
     pub at_ms: i64,
     /// Whether a message may leave for it alone.
-    urgent: bool,
+    pub haste: Haste,
+    /// Whether its moments have come further apart, since nobody answered.
+    pub in_vain: bool,
 }
 
-/// What one participant named. Both in the order of their moments.
+/// What one participant named: in the order of their moments, but for what was asked for in vain.
 #[derive(Debug, Default)]
 struct Share {
     order: BTreeSet<(i64, Name)>,
     urgent: BTreeSet<(i64, Name)>,
+    in_vain: BTreeSet<Name>,
 }
 
 impl Share {
@@ -60,6 +74,7 @@ pub struct RequestBuffer {
     proven: LinkedHashSet<Arc<str>>,
     order: BTreeSet<(i64, Name)>,
     urgent: BTreeSet<(i64, Name)>,
+    patient: BTreeSet<(i64, Name)>,
     turns: u64,
 }
 
@@ -79,21 +94,12 @@ impl RequestBuffer {
         self.order.iter().map(|(at_ms, name)| (name, *at_ms))
     }
 
-    /// Adds `entry`, or moves it to another moment; one that is not urgent waits for what leaves
-    /// anyway.
-    pub fn put(&mut self, entry: HistoryEntry, named_by: Arc<str>, at_ms: i64, urgent: bool) {
-        let name = Name::new(&entry.message_id);
+    /// Adds a request, or moves it to another moment.
+    pub fn put(&mut self, request: Request) {
+        let name = Name::new(&request.entry.message_id);
         self.remove(&name);
-        let share_of = Arc::clone(&named_by);
-        self.add(
-            name,
-            Request {
-                entry,
-                named_by,
-                at_ms,
-                urgent,
-            },
-        );
+        let share_of = Arc::clone(&request.named_by);
+        self.add(name, request);
         if self.by_id.len() > REPAIR_BUFFER_MAX {
             self.make_room(&share_of);
         }
@@ -120,15 +126,30 @@ impl RequestBuffer {
         }
     }
 
+    /// What this participant named and was asked for in vain. It counts as such no more.
+    pub fn take_in_vain(&mut self, named_by: &str) -> BTreeSet<Name> {
+        let share = self.shares.get_mut(named_by);
+        let taken = share.map(|share| std::mem::take(&mut share.in_vain));
+        let taken = taken.unwrap_or_default();
+        for name in &taken {
+            if let Some(request) = self.by_id.get_mut(name) {
+                request.in_vain = false;
+            }
+        }
+        taken
+    }
+
     /// It is asked for no more.
     pub fn remove(&mut self, message_id: &Name) -> Option<Request> {
         let request = self.by_id.remove(message_id)?;
         let place = (request.at_ms, message_id.clone());
         self.order.remove(&place);
         self.urgent.remove(&place);
+        self.patient.remove(&place);
         if let Some(share) = self.shares.get_mut(&request.named_by) {
             share.order.remove(&place);
             share.urgent.remove(&place);
+            share.in_vain.remove(message_id);
             if share.order.is_empty() {
                 self.shares.remove(&request.named_by);
             }
@@ -139,6 +160,11 @@ impl RequestBuffer {
     /// The moment of the first urgent request.
     pub fn next_ms(&self) -> Option<i64> {
         self.urgent.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// The moment of the first patient request.
+    pub fn next_patient_ms(&self) -> Option<i64> {
+        self.patient.first().map(|(at_ms, _)| *at_ms)
     }
 
     /// The next request whose moment has come: of the participant whose turn it is an urgent one, or
@@ -177,9 +203,18 @@ impl RequestBuffer {
             Some(share) => share,
             None => (self.shares.entry(Arc::clone(named_by))).or_insert_with(Share::default),
         };
-        if request.urgent {
-            self.urgent.insert(place.clone());
-            share.urgent.insert(place.clone());
+        match request.haste {
+            Haste::Urgent => {
+                self.urgent.insert(place.clone());
+                share.urgent.insert(place.clone());
+            }
+            Haste::Patient => {
+                self.patient.insert(place.clone());
+            }
+            Haste::Rides => {}
+        }
+        if request.in_vain {
+            share.in_vain.insert(place.1.clone());
         }
         share.order.insert(place.clone());
         self.order.insert(place);
@@ -189,17 +224,22 @@ impl RequestBuffer {
     /// Each is in one share, and where its moment puts it.
     #[cfg(any(test, debug_assertions))]
     pub fn audit(&self) {
-        let places = |urgent: bool| {
-            let requests = self.by_id.iter().filter(move |(_, r)| r.urgent || !urgent);
+        let places = |haste: Option<Haste>| {
+            let is_such = move |r: &Request| haste.is_none_or(|haste| r.haste == haste);
+            let requests = self.by_id.iter().filter(move |(_, r)| is_such(r));
             requests.map(|(name, request)| (request.at_ms, name.clone()))
         };
-        assert_eq!(self.order, places(false).collect());
-        assert_eq!(self.urgent, places(true).collect());
+        assert_eq!(self.order, places(None).collect());
+        assert_eq!(self.urgent, places(Some(Haste::Urgent)).collect());
+        assert_eq!(self.patient, places(Some(Haste::Patient)).collect());
         for (named_by, share) in &self.shares {
             let is_own = |(_, name): &(i64, Name)| self.by_id[name].named_by == *named_by;
             assert!(!share.order.is_empty() && share.order.iter().all(is_own));
             assert!(share.order.is_subset(&self.order));
             assert!(share.urgent.is_subset(&share.order) && share.urgent.is_subset(&self.urgent));
+            let in_vain = |(_, name): &&(i64, Name)| self.by_id[name].in_vain;
+            let in_vain = share.order.iter().filter(in_vain).map(|(_, name)| name);
+            assert_eq!(share.in_vain, in_vain.cloned().collect());
         }
         let sizes = |of: fn(&Share) -> usize| self.shares.values().map(of).sum::<usize>();
         assert_eq!(sizes(|share| share.order.len()), self.order.len());
@@ -222,12 +262,22 @@ impl RequestBuffer {
 mod tests {
     use super::*;
 
+    fn request(message_id: &str, by: &str, at_ms: i64, haste: Haste) -> Request {
+        Request {
+            entry: HistoryEntry {
+                message_id: message_id.into(),
+                ..HistoryEntry::default()
+            },
+            named_by: by.into(),
+            at_ms,
+            haste,
+            in_vain: false,
+        }
+    }
+
     fn add(buffer: &mut RequestBuffer, message_id: &str, by: &str, at_ms: i64, urgent: bool) {
-        let entry = HistoryEntry {
-            message_id: message_id.into(),
-            ..HistoryEntry::default()
-        };
-        buffer.put(entry, by.into(), at_ms, urgent);
+        let haste = if urgent { Haste::Urgent } else { Haste::Rides };
+        buffer.put(request(message_id, by, at_ms, haste));
         buffer.audit();
     }
 
@@ -353,15 +403,8 @@ mod tests {
         add(&mut buffer, "honest", "alice", 1_000_000, true);
         for number in 1..REPAIR_BUFFER_MAX {
             let at_ms = i64::try_from(number).unwrap();
-            buffer.put(
-                HistoryEntry {
-                    message_id: format!("invented {number}"),
-                    ..HistoryEntry::default()
-                },
-                "mallory".into(),
-                at_ms,
-                false,
-            );
+            let invented = format!("invented {number}");
+            buffer.put(request(&invented, "mallory", at_ms, Haste::Rides));
         }
         let latest = format!("invented {}", REPAIR_BUFFER_MAX - 1);
         assert_eq!(buffer.len(), REPAIR_BUFFER_MAX);
