@@ -5,7 +5,9 @@ from __future__ import annotations
 from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
 from shardwire.node.clock import Clock
-from shardwire.sds import Now, Transmit
+from shardwire.sds import Now, Transmit, TransmitKind
+
+_NEW = (TransmitKind.FIRST, TransmitKind.FURTHER)
 
 
 class Withdrawals:
@@ -36,6 +38,7 @@ class Withdrawals:
 
     def may_leave(self, transmit: Transmit) -> bool:
         """Whether a transmit is still to leave. If so it does."""
-        if transmit.send_id in self._send_ids.values():
+        if self._send_ids and (transmit.kind in _NEW or transmit.send_id in self._send_ids.values()):
+            # What is new may name one of these, and is made anew without it once the engine was told.
             return False
         return self._engine.machine.leave(transmit.transmit_id, self._clock.monotonic_ms())

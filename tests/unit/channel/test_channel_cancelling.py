@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from shardwire.channel import ReliableChannel
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ChannelClosedError, NodeError, PersistenceError
 from shardwire.events import ChannelEvent, ChunkSentEvent
+from shardwire.persistence import SqlitePersistence
 
 # Of a message of eight segments four leave at once, the others an hour later.
 HALVES = ChannelConfig.logos(
@@ -239,6 +241,34 @@ def test_nothing_leaves_of_a_send_that_is_cancelled_while_it_is_being_stored(rul
 
     heard = run_world(scenario, commit_ms=30).messages("bob")
     assert heard.count(b"later") == 1
+
+
+@pytest.mark.parametrize("cancelled", range(3))
+@pytest.mark.parametrize("cancelled_ms", (0, 1, 2, 4))
+def test_what_is_sent_beside_a_send_that_is_cancelled_does_not_wait_for_it(
+    tmp_path: Path, cancelled: int, cancelled_ms: int
+) -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(persistence=SqlitePersistence(tmp_path / "alice.sqlite")))
+
+    async def scenario(world: World) -> None:
+        # Nothing but her sends is stored, so all three are prepared beside each other.
+        alice = await world.join("alice", config, listen=False)
+        await world.join("bob")
+        await alice.delivered(await alice.send(b"before"))
+        sending = [asyncio.create_task(alice.send(b"%d" % number)) for number in range(3)]
+        await asyncio.sleep(cancelled_ms / 1000)
+        sending[cancelled].cancel()
+        results = await asyncio.gather(*sending, return_exceptions=True)
+        assert isinstance(results.pop(cancelled), asyncio.CancelledError)
+        for request_id in results:
+            assert isinstance(request_id, str)
+            await alice.delivered(request_id)
+        # Less than it takes to give up what is missing.
+        await asyncio.sleep(5)
+        sent = [b"%d" % number for number in range(3) if number != cancelled]
+        assert world.messages("bob") == [b"before", *sent]
+
+    run_world(scenario, commit_ms=5)
 
 
 class SlowCipher:

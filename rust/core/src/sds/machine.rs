@@ -30,6 +30,7 @@ use super::sync::filter::FilterSchedule;
 use super::sync::filter_request::FilterRequest;
 use super::sync::lacking::Lacking;
 use super::sync::schedule::SyncSchedule;
+use super::unnaming::TakenBack;
 use crate::wire::sds::{HistoryEntry, MessageView, WireFormat};
 
 /// What left the log of a sender is stored this exactly.
@@ -351,24 +352,37 @@ impl Machine {
 
     /// Drops what was not dispatched of a send; false when all of it had left or it is unknown.
     pub fn cancel(&mut self, send_id: &str) -> bool {
-        self.take_back(send_id, |_, _| false)
+        self.take_back(send_id, |_, _| false, &|_| false).is_some()
     }
 
     /// Takes a send back: nothing of it leaves any more, and what left of it is neither sent again
     /// nor given to who asks for it, nor named where nobody can reconstruct it. False when it is
     /// finished or unknown.
     pub fn withdraw(&mut self, send_id: &str) -> bool {
-        self.take_back(send_id, Outgoing::withdraw)
+        self.withdraw_among(send_id, &|_| false).is_some()
     }
 
-    /// Drops what waits of a send, or does `otherwise` where nothing does; false where that fails.
+    /// As [`Machine::withdraw`], where `is_held` knows transmissions that were handed out and have not left.
+    /// Gives the sends of which such transmissions are void, since their messages named it; they leave again
+    /// when their failure is told. `None` where the send is finished or unknown.
+    pub fn withdraw_among(
+        &mut self,
+        send_id: &str,
+        is_held: &dyn Fn(u64) -> bool,
+    ) -> Option<Vec<Name>> {
+        self.take_back(send_id, Outgoing::withdraw, is_held)
+    }
+
+    /// Drops what waits of a send, or does `otherwise` where nothing does; `None` where that fails.
     fn take_back(
         &mut self,
         send_id: &str,
         otherwise: fn(&mut Outgoing, OutgoingRef) -> bool,
-    ) -> bool {
+        is_held: &dyn Fn(u64) -> bool,
+    ) -> Option<Vec<Name>> {
         let Some(handle) = self.outgoing.find(send_id) else {
-            return self.transmission.cancel_ephemeral(send_id);
+            let is_ephemeral = self.transmission.cancel_ephemeral(send_id);
+            return is_ephemeral.then(Vec::new);
         };
         let send = self.outgoing.get(handle).expect("it was just found");
         let id_of = |content: &OutgoingContent| content.message_id.clone();
@@ -388,12 +402,17 @@ impl Machine {
                 self.filter.refuse(message_id);
             }
         } else if !otherwise(&mut self.outgoing, handle) {
-            return false;
+            return None;
         }
-        if !is_heard {
-            self.heads.leave_out(&mut self.log, &message_ids, &history);
+        if is_heard {
+            return Some(Vec::new());
         }
-        true
+        self.heads.leave_out(&mut self.log, &message_ids, &history);
+        let taken_back = TakenBack {
+            message_ids,
+            followed: history,
+        };
+        Some(self.unname(&taken_back, is_held))
     }
 
     /// Gives up a send all of which has left, as after the last retransmission.

@@ -36,6 +36,7 @@ mod repair;
 mod slab;
 mod sync;
 mod transmission;
+mod unnaming;
 
 #[cfg(test)]
 pub(crate) use config::Drawn;

@@ -205,17 +205,27 @@ impl Machine {
                     self.owe(entry, now);
                 }
             }
-            Some(Flight::Content(kind, place, ..)) => {
-                let Some(content) = self.outgoing.content_mut(place) else {
-                    return;
-                };
-                content.in_flight = 0;
-                if kind == TransmitKind::Retransmission {
-                    self.outgoing.not_sent_again(place);
-                } else {
-                    self.outgoing.put_back(place);
-                }
-            }
+            Some(Flight::Content(kind, place, ..)) => self.put_content_back(kind, place),
+        }
+    }
+
+    /// A transmission of a content that is void since [`Machine::withdraw_among`]: its message leaves as it is now.
+    pub fn handle_transmit_void(&mut self, transmit_id: u64) {
+        let flight = self.transmission.in_flight.remove(&transmit_id);
+        if let Some(Flight::Content(kind, place, ..)) = flight {
+            self.put_content_back(kind, place);
+        }
+    }
+
+    fn put_content_back(&mut self, kind: TransmitKind, place: ContentRef) {
+        let Some(content) = self.outgoing.content_mut(place) else {
+            return;
+        };
+        content.in_flight = 0;
+        if kind == TransmitKind::Retransmission {
+            self.outgoing.not_sent_again(place);
+        } else {
+            self.outgoing.put_back(place);
         }
     }
 

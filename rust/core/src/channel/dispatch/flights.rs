@@ -52,6 +52,12 @@ impl Flights {
         self.by_id.contains_key(&transmit_id)
     }
 
+    /// Whether it was handed out, and not to the node.
+    pub fn is_prepared(&self, transmit_id: u64) -> bool {
+        let flight = self.by_id.get(&transmit_id);
+        flight.is_some_and(|flight| flight.left_ms.is_none())
+    }
+
     pub fn ids(&self) -> Vec<u64> {
         self.by_id.keys().copied().collect()
     }

@@ -17,6 +17,11 @@ impl Late {
         self.transmits.len()
     }
 
+    pub fn contains(&self, transmit_id: u64) -> bool {
+        let mut ids = self.transmits.iter().map(|late| late.transmit_id);
+        ids.any(|id| id == transmit_id)
+    }
+
     #[cfg(debug_assertions)]
     pub fn ids(&self) -> impl Iterator<Item = u64> {
         self.transmits.iter().map(|late| late.transmit_id)

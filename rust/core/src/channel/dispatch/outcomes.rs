@@ -281,7 +281,8 @@ impl Channel {
     /// These never reached the node, or will not be answered for: they wait, and ephemeral ones end with
     /// `error`.
     fn take_back(&mut self, transmit_ids: &[u64], error: &str, now: Now) {
-        for &transmit_id in transmit_ids {
+        // Each goes before what waits: the last one first.
+        for &transmit_id in transmit_ids.iter().rev() {
             let Some(flight) = self.dispatch.flights.take(transmit_id) else {
                 continue;
             };
@@ -315,8 +316,16 @@ impl Channel {
     /// Takes a send back from SDS, with what was handed out of it and not to the node yet. Gives the ordinals of what
     /// never left so; `None` where SDS is done with it.
     pub(in crate::channel) fn withdraw_send(&mut self, send_id: &str) -> Option<Vec<u32>> {
-        if !self.sds.withdraw(send_id) {
-            return None;
+        let (flights, late) = (&self.dispatch.flights, &self.dispatch.late);
+        let is_held = |id| flights.is_prepared(id) || late.contains(id);
+        let changed = self.sds.withdraw_among(send_id, &is_held)?;
+        for send_id in changed.iter().rev() {
+            let prepared = self.dispatch.flights.take_prepared(send_id);
+            let late = self.dispatch.late.take_send(send_id);
+            for transmit in late.iter().chain(&prepared).rev() {
+                self.on_first_taken_back(transmit);
+                self.sds.handle_transmit_void(transmit.transmit_id);
+            }
         }
         let mut unsent = Vec::new();
         self.dispatch.failures_by_send.remove(send_id.as_bytes());

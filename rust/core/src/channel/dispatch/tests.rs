@@ -119,6 +119,14 @@ impl Alice {
         channel.submit_ephemeral(EPHEMERAL, ids, content, &self.allowances);
     }
 
+    /// A send that has left, and its id.
+    pub(super) fn send_before(&mut self) -> String {
+        let send_id = "3".repeat(ONE.len());
+        self.submit(&send_id, 1, 0);
+        self.leave();
+        send_id
+    }
+
     /// What is handed out now.
     pub(super) fn poll(&mut self) -> Vec<Transmit> {
         let now = at(self.now_ms);

@@ -5,6 +5,7 @@ use super::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
 use crate::channel::tests::{ONE, OTHER, at};
 use crate::channel::{OutcomeKind, OwnSend};
 use crate::sds::{Kinds, Transmit, TransmitKind};
+use crate::wire::sds::{Message, WireFormat};
 
 #[test]
 fn what_was_not_stored_or_not_answered_leaves_again() {
@@ -265,18 +266,20 @@ fn nothing_of_a_cancelled_send_leaves_that_the_node_does_not_have() {
     alice.channel.handle_late(prepared[1], at(0));
     let (cancelled, send) = alice.channel.cancel("r1").unwrap();
     assert!(cancelled);
-    // One is with the node, and one is another's.
+    // One is with the node. Another's named it, and leaves anew.
     assert_eq!((send.sending.count(), send.sending.contains(0)), (1, true));
     let handed_out = prepared.iter().map(|id| alice.channel.is_handed_out(*id));
-    assert_eq!(handed_out.collect::<Vec<_>>(), [true, false, false, true]);
-    assert_eq!(alice.channel.dispatches_in_flight(), 2);
-    assert_eq!(alice.channel.sds.transmissions_in_flight().count(), 2);
-    assert_eq!(alice.channel.unplaced(), 1);
+    assert_eq!(handed_out.collect::<Vec<_>>(), [true, false, false, false]);
+    assert_eq!(alice.channel.dispatches_in_flight(), 1);
+    assert_eq!(alice.channel.sds.transmissions_in_flight().count(), 1);
+    assert_eq!(alice.channel.unplaced(), 0);
     assert!(!alice.channel.leave(prepared[2], 0));
     // Its owner says that it is late.
     alice.channel.handle_late(prepared[2], at(0));
-    assert_eq!(alice.poll(), []);
-    assert!(alice.channel.leave(prepared[3], 0));
+    let again = alice.poll();
+    let sends = again.iter().map(|it| it.send_id.as_deref());
+    assert_eq!(sends.collect::<Vec<_>>(), [Some(OTHER)]);
+    assert!(alice.channel.leave(again[0].transmit_id, 0));
     assert!(alice.propagated(prepared[0]));
     assert_eq!(alice.outcomes(), [""; 0]);
 }
@@ -310,4 +313,71 @@ fn what_is_late_of_one_send_outlives_another() {
         .map(|transmit| transmit.kind)
         .collect();
     assert_eq!(kinds, [TransmitKind::First, TransmitKind::Further]);
+}
+
+/// The sends that a message names.
+fn named_by(transmit: &Transmit) -> Vec<String> {
+    let message = Message::decode(&transmit.payload, WireFormat::Spec).unwrap();
+    let history = message.causal_history.into_iter();
+    history
+        .map(|entry| entry.message_id[..ONE.len()].into())
+        .collect()
+}
+
+/// Where all that is handed out of two sends is, whose messages name the first.
+type Held = fn(&mut Alice, &[Transmit]);
+
+#[test]
+fn what_names_a_cancelled_send_and_has_not_left_leaves_without_it() {
+    let prepared: Held = |_, _| {};
+    let late: Held = |alice, prepared| {
+        for transmit in prepared {
+            alice.channel.handle_late(transmit.transmit_id, at(0));
+        }
+    };
+    let unstored: Held = |alice, prepared| {
+        let ids: Vec<u64> = prepared.iter().map(|it| it.transmit_id).collect();
+        alice.channel.handle_commit_failed(&ids, "disk full", at(0));
+    };
+    for hold in [prepared, late, unstored] {
+        let mut alice = Alice::new();
+        let before = alice.send_before();
+        alice.submit(ONE, 1, 0);
+        alice.submit(OTHER, 2, 0);
+        let held = alice.poll();
+        let rest = held
+            .iter()
+            .filter(|it| it.send_id.as_deref() == Some(OTHER));
+        let rest: Vec<_> = rest.cloned().collect();
+        assert!(rest.len() == 2 && rest.iter().all(|it| named_by(it).contains(&ONE.into())));
+        hold(&mut alice, &held);
+        assert!(alice.channel.cancel("r1").unwrap().0);
+        for transmit in &held {
+            assert!(!alice.channel.leave(transmit.transmit_id, 0));
+        }
+        let again = alice.poll();
+        let again: Vec<_> = again
+            .iter()
+            .map(|it| (it.kind, it.ordinal, named_by(it)))
+            .collect();
+        // It follows what the cancelled one followed.
+        let named = vec![before];
+        let expected = [TransmitKind::First, TransmitKind::Further]
+            .into_iter()
+            .zip([0, 1]);
+        let expected = expected.map(|(kind, ordinal)| (kind, Some(ordinal), named.clone()));
+        assert_eq!(again, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_has_left_or_names_what_was_heard_is_as_it_was() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 2, 0);
+    let held = alice.poll();
+    assert!(alice.channel.leave(held[1].transmit_id, 0));
+    assert!(alice.channel.cancel("r1").unwrap().0);
+    assert!(alice.channel.leave(held[2].transmit_id, 0));
+    assert_eq!(alice.poll(), []);
 }

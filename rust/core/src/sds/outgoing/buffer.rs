@@ -276,6 +276,42 @@ impl Outgoing {
         }
     }
 
+    /// The message of a content is another one now.
+    pub fn on_encoded_again(&mut self, place: ContentRef, wire: Octets) {
+        if let Some(content) = self.content_mut(place) {
+            let message_id = content.message_id.clone();
+            content.wire = Some(wire.clone());
+            let stored = (!content.made).then_some(wire);
+            self.changes.on_encoded_again(message_id, stored);
+        }
+    }
+
+    /// Sends that name one of these in messages of which none has left, nor may have in an earlier life.
+    /// `is_held` knows transmissions that were handed out and have not left.
+    pub fn unsent_naming(
+        &self,
+        message_ids: &[Name],
+        is_held: &dyn Fn(u64) -> bool,
+    ) -> Vec<OutgoingRef> {
+        let is_unsent = |content: &OutgoingContent| {
+            let is_held = content.in_flight != 0 && is_held(content.in_flight);
+            content.content.is_some()
+                || (content.wire.is_some()
+                    && (content.queued || is_held)
+                    && content.attempts == 0
+                    && !content.unconfirmed)
+        };
+        let is_such = |send: &OutgoingSend| {
+            let mut named = send.history.iter().flat_map(|history| &history.ids);
+            !send.finished
+                && named.any(|id| message_ids.contains(id))
+                && send.contents.iter().all(is_unsent)
+        };
+        let sends = self.sends.iter().filter(|send| is_such(send));
+        let found = sends.map(|send| self.sends.find(&send.send_id));
+        found.flatten().collect()
+    }
+
     /// The record of a send is to be written.
     pub fn touch(&mut self, handle: OutgoingRef) {
         self.changes.on_send(handle, &mut self.sends[handle]);

@@ -91,6 +91,15 @@ impl Changes {
         });
     }
 
+    /// A content has another message than before.
+    pub fn on_encoded_again(&mut self, message_id: Name, wire: Option<Octets>) {
+        self.new_wires.push(NewWire {
+            message_id,
+            wire,
+            was_stored: false,
+        });
+    }
+
     /// The bytes of a content are to be stored no more; whether they have yet to be.
     fn drop_new(&mut self, mark: &mut Mark) -> bool {
         let new = mark.new_content.take();
