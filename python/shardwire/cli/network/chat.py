@@ -71,6 +71,8 @@ class _Chat:
 
     async def _send_all(self, lines: asyncio.Queue[bytes | None]) -> None:
         while (line := await lines.get()) is not None:
+            # What is typed is told of: no more of it than is read.
+            await self._output.written()
             if not line:
                 continue
             try:

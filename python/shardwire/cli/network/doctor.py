@@ -79,7 +79,10 @@ async def examine(
         report.problems.append(f"{error}: {_UNREACHABLE}")
     finally:
         await node.stop()
-    _print(report, output)
+    async with output.without_blocking(interruption):
+        _print(report, output)
+    if output.failure is not None:
+        raise output.failure
     return int(bool(report.problems))
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
-from shardwire.cli.network.output import Output, printable, tell_received, time_of_day
+from shardwire.cli.network.output import Output, printable, time_of_day
 from shardwire.cli.network.participation import CLOSING_MS, Member, Participation, taking_part
 from shardwire.cli.network.send import NotDeliveredError, names_of
 from shardwire.config.checks import TIMEOUT_MS_MAX
@@ -47,10 +47,10 @@ async def send_file(
         member.drain_ms = 0
         output, begun_s = member.output, time.monotonic()
 
-        def on_received(event: MessageReceivedEvent) -> None:
+        async def on_received(event: MessageReceivedEvent) -> None:
             # The transfer listens: what is none of it would be dropped.
             if not is_part_of_a_file(event):
-                tell_received(output, event, None)
+                await member.show(event)
 
         member.channel.on_message_received(on_received)
         with _Bars(output) as bars:

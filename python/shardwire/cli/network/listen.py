@@ -69,6 +69,8 @@ async def listen(
 
         async def on_received(event: MessageReceivedEvent) -> None:
             if is_part_of_a_file(event):
+                # What it brings is told of: no more of it than is read.
+                await output.written()
                 return
             if enough.is_set() or output.is_closed:
                 # Not ours any more: the next life of the state is given it.

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from shardwire import quoting
+from shardwire.cli.network.interruption import Interruption
+from shardwire.cli.network.line_writer import LineWriter
 from shardwire.cli.segment_files import STANDARD_OUTPUT
 from shardwire.events import MessageReceivedEvent
 
 # Of a message that is shown to people.
 CHARACTERS_SHOWN_MAX = 10_000
+# A command that is to end waits so long for a reader who takes nothing.
+UNREAD_S = 2.0
 
 
 def printable(text: str) -> str:
@@ -72,6 +77,43 @@ class Output:
         self.is_closed = False
         self.failure: OSError | None = None
         self._on_closed = on_closed
+        self._writer: LineWriter | None = None
+        self._was_given_up = False
+
+    @asynccontextmanager
+    async def without_blocking(self, interruption: Interruption) -> AsyncIterator[None]:
+        """While an event loop runs: nothing that is told waits for who reads it.
+
+        The end does, for as long as it takes; once the command should end, for no longer than nothing is read within
+        `UNREAD_S`. What is not written by then never is.
+        """
+        if sys.stdout is None:
+            yield
+            return
+        self._writer = LineWriter(sys.stdout, self._close)
+        giving_up = asyncio.create_task(self._give_up(self._writer, interruption))
+        try:
+            yield
+        finally:
+            try:
+                await self._writer.written()
+            finally:
+                giving_up.cancel()
+                self._writer.end()
+                self._writer = None
+
+    async def written(self) -> bool:
+        """Whether all that was told so far is written; returns once that is known."""
+        return not self.is_closed if self._writer is None else await self._writer.written()
+
+    async def _give_up(self, writer: LineWriter, interruption: Interruption) -> None:
+        await interruption.wait()
+        while not self.is_closed:
+            stood_at = writer.stands_at
+            await asyncio.sleep(UNREAD_S)
+            if stood_at is not None and writer.stands_at == stood_at:
+                self._was_given_up = self.is_closed = True
+                writer.end()
 
     def event(self, name: str, **fields: Any) -> None:
         """Something happened: a line of JSON."""
@@ -95,6 +137,8 @@ class Output:
     @property
     def why_closed(self) -> str:
         """Why what comes is not shown any more, for people."""
+        if self._was_given_up:
+            return "the standard output was not read until the end"
         if self.failure is None:
             return "nobody reads the standard output any more"
         return f"the standard output takes nothing more ({self.failure.strerror})"
@@ -103,28 +147,35 @@ class Output:
         # Closed from the beginning it is as the null device.
         if self.is_closed or sys.stdout is None:
             return
+        # What standard output cannot encode is no reason to end.
+        encoding = sys.stdout.encoding or "utf-8"
+        encoded = line.encode(encoding, "backslashreplace")
+        if self._writer is not None:
+            self._writer.put(encoded.replace(b"\n", os.linesep.encode()) + os.linesep.encode())
+            return
         try:
-            # What standard output cannot encode is no reason to end.
-            encoding = sys.stdout.encoding or "utf-8"
-            print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+            print(encoded.decode(encoding), flush=True)
         except OSError as error:
-            self.is_closed = True
             # Python would write what is left once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if not isinstance(error, BrokenPipeError):
-                self.failure = OSError(error.errno, error.strerror, STANDARD_OUTPUT)
-            if self._on_closed is not None:
-                self._on_closed()
-            elif self.failure is not None:
+            self._close(error)
+            if self._on_closed is None and self.failure is not None:
                 raise self.failure from None
+
+    def _close(self, error: OSError) -> None:
+        self.is_closed = True
+        if not isinstance(error, BrokenPipeError):
+            self.failure = OSError(error.errno, error.strerror, STANDARD_OUTPUT)
+        if self._on_closed is not None:
+            self._on_closed()
 
 
 def time_of_day() -> str:
     return datetime.now().strftime("%H:%M:%S")
 
 
-def tell_received(output: Output, event: MessageReceivedEvent, written: Path | None) -> bool:
-    """Tells a message that came in, and the file that holds it where there is one; whether somebody reads it."""
+def tell_received(output: Output, event: MessageReceivedEvent, written: Path | None) -> None:
+    """Tells a message that came in, and the file that holds it where there is one."""
     content = content_of(event.message) if written is None and output.as_json else {}
     if written is not None:
         content = {"file": str(written)}
@@ -137,14 +188,13 @@ def tell_received(output: Output, event: MessageReceivedEvent, written: Path | N
         **content,
     )
     if output.as_json:
-        return not output.is_closed
+        return
     text = shown(event.message) if written is None else None
     if text is None:
         place = f"Keccak-256 {event.message_id}" if written is None else str(written)
         text = f"{len(event.message):,} bytes, {place}"
     again = " (again, after a crash)" if event.redelivered else ""
     output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: {text}")
-    return not output.is_closed
 
 
 def log_level(*, verbose: bool, quiet: bool) -> int:

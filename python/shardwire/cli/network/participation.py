@@ -189,7 +189,8 @@ class Member:
         is given it.
         """
         if not self.output.is_closed:
-            if tell_received(self.output, event, written) or written is not None:
+            tell_received(self.output, event, written)
+            if await self.output.written() or written is not None:
                 return
             self.output.complain(
                 f"{self.output.why_closed}, so a message of {len(event.message):,} bytes from "
@@ -215,6 +216,17 @@ async def taking_part(participation: Participation, interruption: Interruption) 
         OSError: The standard output could not be written.
     """
     output = Output(as_json=participation.as_json, quiet=participation.quiet, on_closed=interruption.want)
+    try:
+        async with output.without_blocking(interruption), _joined(participation, interruption, output) as member:
+            yield member
+    finally:
+        if output.failure is not None:
+            # What it was for could not be told, however it ended.
+            raise output.failure from None
+
+
+@asynccontextmanager
+async def _joined(participation: Participation, interruption: Interruption, output: Output) -> AsyncIterator[Member]:
     node = participation.node
     persistence = open_state(participation.state, participation.channel, participation.state_key)
     watching: asyncio.Task[None] | None = None
@@ -236,6 +248,8 @@ async def taking_part(participation: Participation, interruption: Interruption) 
             member.drain_ms = 0
             raise
         finally:
+            # What is being shown is done then, or is the next life's.
+            await output.written()
             await close_channel(channel, member.drain_ms)
             member.tell_closed()
     finally:
@@ -243,9 +257,6 @@ async def taking_part(participation: Participation, interruption: Interruption) 
             watching.cancel()
         await node.stop()
         persistence.close()
-        if output.failure is not None:
-            # What it was for could not be told, however it ended.
-            raise output.failure from None
 
 
 async def _open_channel(participation: Participation, config: ChannelConfig) -> ReliableChannel:

@@ -44,8 +44,25 @@ async def record(
 
     Raises:
         ShardwireError: The network cannot be used.
-        OSError: The directory cannot be written.
+        OSError: The directory, or the standard output, cannot be written.
     """
+    async with output.without_blocking(interruption):
+        code = await _record(node, interruption, output, topics, directory, rows_per_file, interval_ms, for_s)
+    if output.failure is not None:
+        raise output.failure
+    return code
+
+
+async def _record(
+    node: TransportNode,
+    interruption: Interruption,
+    output: Output,
+    topics: tuple[str, ...],
+    directory: Path,
+    rows_per_file: int,
+    interval_ms: int,
+    for_s: float | None,
+) -> int:
     try:
         await interruption.unless(node.start())
         recorder = Recorder(node, topics, directory, rows_per_file=rows_per_file, interval_ms=interval_ms)
@@ -72,7 +89,7 @@ async def _until_done(recorder: Recorder, interruption: Interruption, output: Ou
     told = recorder.rows_written
     while recorder.is_hearing:
         step_s = LOOK_S if left_s is None else min(LOOK_S, left_s)
-        if await interruption.wait(step_s):
+        if await interruption.wait(step_s) or output.failure is not None:
             return True
         if recorder.rows_written > told:
             told = recorder.rows_written

@@ -85,6 +85,8 @@ class _Handler:
 
     async def handle(self, event: MessageReceivedEvent) -> None:
         if is_part_of_a_file(event):
+            # What it brings is told of: no more of it than is read.
+            await self._output.written()
             return
         if self._interruption.is_wanted:
             await _leave_to_next_life()
@@ -111,9 +113,9 @@ class _Handler:
                 written = await self._written(self._set_aside, event)
                 if written is None:
                     return False
-                self._tell(event, "failed", error=error, file=str(written))
+                await self._tell(event, "failed", error=error, file=str(written))
                 return True
-        self._tell(event, "handled", **places)
+        await self._tell(event, "handled", **places)
         return True
 
     async def _run(self, command: MessageCommand, event: MessageReceivedEvent) -> str | None:
@@ -149,7 +151,7 @@ class _Handler:
     async def _set_aside(self, event: MessageReceivedEvent) -> Path:
         return await Spool(self._failed).write(event)
 
-    def _tell(self, event: MessageReceivedEvent, outcome: str, **fields: str) -> None:
+    async def _tell(self, event: MessageReceivedEvent, outcome: str, **fields: str) -> None:
         self._output.event(
             outcome,
             sender_id=event.sender_id,
@@ -162,6 +164,8 @@ class _Handler:
         why = f": {fields['error']}" if "error" in fields else ""
         sender = printable(event.sender_id)
         self._output.result(f"{time_of_day()} {outcome} {len(event.message):,} bytes of {sender}{where}{why}")
+        # It is done, whether that is read or not.
+        await self._output.written()
 
 
 async def _leave_to_next_life() -> None:
