@@ -218,3 +218,25 @@ def test_a_standard_stream_that_is_closed_or_full(tmp_path: Path, line: str, err
     answer = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert answer.stderr == (f"shardwire: {error}\n" if error else "")
     assert answer.returncode == int(bool(error))
+
+
+def test_errors_go_nowhere_where_their_stream_is_closed(tmp_path: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m shardwire segment missing -o parts 2>&-"
+    answer = subprocess.run(["bash", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, check=False)
+    assert (answer.returncode, answer.stdout) == (1, b"")
+
+
+def test_nothing_that_is_opened_takes_the_place_of_a_closed_stream() -> None:
+    program = (
+        "import os, sys\n"
+        "from shardwire import cli\n"
+        "def look():\n"
+        "    null = os.stat(os.devnull)\n"
+        "    print(*(number for number in (0, 2) if os.path.samestat(os.fstat(number), null)))\n"
+        "    return 0\n"
+        "cli._run = look\n"
+        "cli.main()\n"
+    )
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- 2>&-"
+    answer = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (0, "0 2\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -11,6 +12,7 @@ EXIT_INTERRUPTED = 130
 
 def main() -> None:
     """Runs the command line and exits: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    _keep_places_of_closed_streams()
     try:
         code = _run()
     except KeyboardInterrupt:
@@ -18,6 +20,19 @@ def main() -> None:
         print("shardwire: interrupted", file=sys.stderr)
         code = EXIT_INTERRUPTED
     raise SystemExit(code)
+
+
+def _keep_places_of_closed_streams() -> None:
+    """Nothing that is opened later is taken for a standard stream that was closed."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest that is free; for commands that are started as well.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        # Where there is none, `print` takes the standard output.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _run() -> int:
