@@ -12,7 +12,8 @@ import pytest
 
 from shardwire import __version__
 from shardwire.cli import segment_files
-from shardwire.cli.app import one_line, run
+from shardwire.cli.app import run
+from shardwire.cli.explanation import one_line
 
 
 def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -1,0 +1,66 @@
+"""An error as one line and an exit code."""
+
+from __future__ import annotations
+
+import re
+
+import typer
+
+from shardwire.cli import EXIT_INTERRUPTED
+from shardwire.errors import ConfigError, ShardwireError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+# Set to anything, it shows where an error came from.
+TRACEBACK_VARIABLE = "SHARDWIRE_TRACEBACK"
+
+# What options say that the library calls otherwise.
+_OPTIONS = {
+    "segment_size_bytes": "--segment-size",
+    "parity_rate": "--parity-rate",
+    "erasure_code": "--erasure-code",
+    "wire_format": "--wire-format",
+}
+_FIELD = re.compile(rf"(?:SegmentationConfig\.)?\b({'|'.join(_OPTIONS)})\b(=)?")
+
+
+def in_words_of_the_line(text: str) -> str:
+    """A message of the library that names fields, with the options that set them."""
+    return _FIELD.sub(lambda found: _OPTIONS[found[1]] + (" " if found[2] else ""), text)
+
+
+def one_line(error: BaseException) -> str:
+    """An error as one line: an `OSError` by its file and reason, anything else by its message."""
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split())
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """The exit code of an error and the line that tells it; an empty line where it has been told."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return EXIT_INTERRUPTED, "interrupted"
+    if isinstance(error, ConfigError) and (line := in_words_of_the_line(one_line(error))).startswith("--"):
+        return EXIT_USAGE, line
+    if isinstance(error, ShardwireError):
+        return getattr(error, "exit_code", EXIT_FAILED), in_words_of_the_line(one_line(error))
+    if isinstance(error, OSError):
+        return EXIT_FAILED, one_line(error)
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("shardwire"):
+        return EXIT_FAILED, f"this command needs {error.name.partition('.')[0]}: pip install 'shardwire[cli,spark]'"
+    # Wrong usage: the class comes from the click that typer brings along, so it is told by its members.
+    tell_usage = getattr(error, "format_message", None)
+    if tell_usage is not None:
+        message = _with_value(" ".join(tell_usage().split()), error)
+        path = getattr(getattr(error, "ctx", None), "command_path", None) or "shardwire"
+        return getattr(error, "exit_code", EXIT_USAGE), f"{message} (see '{path} --help')" if message else ""
+    defect = f"a defect of shardwire, please report it: {type(error).__name__}: {one_line(error)}"
+    return EXIT_FAILED, f"{defect} ({TRACEBACK_VARIABLE}=1 shows where)"
+
+
+def _with_value(message: str, error: BaseException) -> str:
+    """With the refused value, which typer leaves out."""
+    told = getattr(error.__cause__, "errors", None)
+    return message if told is None else f"{message}, got {told()[0]['input']}"
