@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -240,3 +241,46 @@ def test_nothing_that_is_opened_takes_the_place_of_a_closed_stream() -> None:
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- 2>&-"
     answer = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, text=True, check=False)
     assert (answer.returncode, answer.stdout) == (0, "0 2\n")
+
+
+ODD_NAME = os.fsdecode(b"two\nlines \x1b[2J \xff")
+ODD_NAME_SHOWN = "two\\nlines \\x1b[2J \\udcff"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (("segment", ODD_NAME, "-o", "new"), 0),
+        (("segment", "a", "-o", ODD_NAME + "new"), 0),
+        (("reassemble", "parts", "-o", ODD_NAME), 0),
+        (("reassemble", ODD_NAME + "parts", "-o", "-"), 0),
+        (("segment", ODD_NAME + "missing", "-o", "new"), 1),
+        (("reassemble", ODD_NAME + "empty", "-o", "b"), 1),
+        (("segment", "a", "-o", "new", "-w", ODD_NAME), 2),
+        (("state", ODD_NAME + "missing"), 1),
+    ],
+)
+def test_odd_names_are_escaped_on_one_line(tmp_path: Path, line: tuple[str, ...], code: int) -> None:
+    (tmp_path / "a").write_bytes(PAYLOAD)
+    (tmp_path / ODD_NAME).write_bytes(PAYLOAD)
+    (tmp_path / f"{ODD_NAME}empty").mkdir()
+    for parts in ("parts", f"{ODD_NAME}parts"):
+        assert run(["segment", str(tmp_path / "a"), "-o", str(tmp_path / parts), "-s", "1024", "-q"]) == 0
+        (tmp_path / parts / ODD_NAME).touch()
+    for option in ((), ("--json",)):
+        for place in ("new", f"{ODD_NAME}new"):
+            shutil.rmtree(tmp_path / place, ignore_errors=True)
+        answer = subprocess.run(
+            [sys.executable, "-m", "shardwire", *line, *option], cwd=tmp_path, capture_output=True, check=False
+        )
+        assert answer.returncode == code
+        aside = line[-2:] == ("-o", "-")
+        told = answer.stderr if code or aside else answer.stdout
+        assert (answer.stdout if aside else answer.stdout + answer.stderr) == (PAYLOAD if aside else told)
+        [shown] = told.decode().splitlines()
+        if option and not code:
+            # As other programs read it: they take no half of a surrogate pair.
+            json.dumps(json.loads(shown), ensure_ascii=False).encode()
+        else:
+            assert shown.isprintable()
+            assert ODD_NAME_SHOWN in shown or code

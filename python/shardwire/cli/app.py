@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -14,12 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from shardwire import __version__
+from shardwire import __version__, quoting
 from shardwire.cli import EXIT_INTERRUPTED, segment_files
 from shardwire.cli.explanation import EXIT_FAILED, TRACEBACK_VARIABLE, explain
 from shardwire.cli.network import add_commands
 from shardwire.cli.network.options import Cipher, JsonOption, QuietOption, VerboseOption, wants_directory
-from shardwire.cli.network.output import Output, log_level, told_warnings
+from shardwire.cli.network.output import Output, json_line, log_level, told_warnings
 from shardwire.config import SegmentationConfig
 
 app = typer.Typer(
@@ -216,11 +215,11 @@ def reconstruct(
     )
     with told_warnings(log_level(verbose=verbose, quiet=quiet)):
         is_whole, lines, found = archives.reconstruct_archive(archive, output, asked)
-    if as_json:
-        Output(as_json=True).event("reconstructed", **found)
-    elif not quiet:
+    told = Output(as_json=as_json)
+    told.event("reconstructed", **found)
+    if not quiet:
         for line in lines:
-            typer.echo(line)
+            told.result(line)
     raise typer.Exit(0 if is_whole else EXIT_FAILED)
 
 
@@ -310,7 +309,7 @@ def _tell(event: str, outcome: segment_files.Outcome, *, as_json: bool, quiet: b
     """Tells what was done, on the standard error stream where the standard output holds a file."""
     if aside:
         if as_json or not quiet:
-            typer.echo(json.dumps({"event": event, **outcome.fields}) if as_json else outcome.line, err=True)
+            typer.echo(json_line(event, outcome.fields) if as_json else quoting.printable(outcome.line), err=True)
         return
     output = Output(as_json=as_json)
     output.event(event, **outcome.fields)
@@ -334,7 +333,7 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exception(error)
         code, line = explain(error)
         if line:
-            print(f"shardwire: {line}", file=sys.stderr)
+            print(f"shardwire: {quoting.printable(line)}", file=sys.stderr)
         return code
     if outcome == EXIT_INTERRUPTED:
         # typer itself turns an interruption into this code.

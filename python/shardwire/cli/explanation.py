@@ -6,6 +6,7 @@ import re
 
 import typer
 
+from shardwire import quoting
 from shardwire.cli import EXIT_INTERRUPTED
 from shardwire.errors import ConfigError, ShardwireError
 
@@ -32,10 +33,10 @@ def in_words_of_the_line(text: str) -> str:
 def one_line(error: BaseException) -> str:
     """An error as one line: an `OSError` by its file and reason, anything else by its message."""
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    else:
-        text = str(error) or type(error).__name__
-    return " ".join(text.split())
+        # A line that ends within a name is part of it.
+        name = quoting.printable(f"{error.filename}: ") if error.filename else ""
+        return name + " ".join(error.strerror.split())
+    return " ".join((str(error) or type(error).__name__).split())
 
 
 def explain(error: BaseException) -> tuple[int, str]:

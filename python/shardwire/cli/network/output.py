@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -53,6 +53,22 @@ def content_of(message: bytes) -> dict[str, str]:
         return {"text": message.decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(message).decode()}
+
+
+def json_line(name: str, fields: Mapping[str, Any]) -> str:
+    """An event as a line of JSON. What is no Unicode in the name of a file is escaped: others read no such JSON."""
+    return json.dumps(_unicode({"event": name, **fields}), ensure_ascii=True)
+
+
+def _unicode(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case Mapping():
+            return {_unicode(name): _unicode(field) for name, field in value.items()}
+        case list() | tuple():
+            return [_unicode(item) for item in value]
+    return value
 
 
 class Output:
@@ -118,21 +134,21 @@ class Output:
     def event(self, name: str, **fields: Any) -> None:
         """Something happened: a line of JSON."""
         if self.as_json:
-            self._write(json.dumps({"event": name, **fields}, ensure_ascii=True))
+            self._write(json_line(name, fields))
 
-    def result(self, line: str) -> None:
-        """What people asked for."""
+    def result(self, line: str, message: str = "") -> None:
+        """What people asked for, and after it a message as `shown` gives it, which may have several lines."""
         if not self.as_json:
-            self._write(line)
+            self._write(quoting.printable(line) + message)
 
     def remark(self, line: str) -> None:
         """What people should know beside it."""
         if not self.as_json and not self.quiet:
-            print(line, file=sys.stderr, flush=True)
+            print(quoting.printable(line), file=sys.stderr, flush=True)
 
     def complain(self, line: str) -> None:
         """What nobody may miss: on the standard error stream, for scripts and the quiet, too."""
-        print(f"shardwire: {line}", file=sys.stderr, flush=True)
+        print(f"shardwire: {quoting.printable(line)}", file=sys.stderr, flush=True)
 
     @property
     def why_closed(self) -> str:
@@ -194,7 +210,7 @@ def tell_received(output: Output, event: MessageReceivedEvent, written: Path | N
         place = f"Keccak-256 {event.message_id}" if written is None else str(written)
         text = f"{len(event.message):,} bytes, {place}"
     again = " (again, after a crash)" if event.redelivered else ""
-    output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: {text}")
+    output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: ", text)
 
 
 def log_level(*, verbose: bool, quiet: bool) -> int:
