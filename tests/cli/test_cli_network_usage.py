@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cli_terminals import command
+from cli_terminals import command, environment
 from typer.testing import CliRunner
 
 from shardwire import ChannelConfig, PayloadTooLargeError, create_reliable_channel
@@ -291,3 +294,29 @@ def test_without_a_terminal_no_bar_is_drawn(tmp_path: Path) -> None:
     answer = command(tmp_path, "send", "-", *NODE, *WHO, "--timeout", "0.2", given=b"x")
     assert answer.returncode == 1
     assert b"\x1b" not in answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_what_still_reads_its_message(tmp_path: Path, number: signal.Signals) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", buffering=0) as given:
+        given.write(bytes(1 << 16))
+        with subprocess.Popen(
+            [sys.executable, "-m", "shardwire.cli", "send", "-", *NODE, *WHO],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=reading,
+            stderr=subprocess.PIPE,
+        ) as process:
+            # The pipe was full: it takes more once some of it was read.
+            given.write(bytes(1))
+            code = None
+            while code is None:
+                process.send_signal(number)
+                # A signal between two readings is seen after the second one.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = process.wait(5)
+            assert code == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b"shardwire: interrupted\n"
+    os.close(reading)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import NoReturn, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -81,6 +82,24 @@ class Interruption:
         if self._wanted.is_set() and self._main is not None:
             self._main.cancel()
         self._wanted.set()
+
+
+@contextmanager
+def as_ctrl_c() -> Iterator[None]:
+    """Before an event loop runs: SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    # What is ignored, as by `nohup`, stays so.
+    raising = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    try:
+        for number in raising:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in raising:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def run_until_done(command: Callable[[Interruption], Awaitable[int]], *, interrupted: int) -> int:
