@@ -14,7 +14,7 @@ def appears_whole(path: Path) -> Iterator[IO[bytes]]:
     """A file to write, which is on the disk and has its name once the block ends; `sync_directory` keeps that name.
 
     Raises:
-        OSError: It could not be done, and nothing is left of it.
+        OSError: It could not be done, and nothing is left of it; it names `path`.
     """
     hidden = path.with_name(f".{path.name}.part")
     try:
@@ -23,8 +23,11 @@ def appears_whole(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         hidden.replace(path)
-    except BaseException:
+    except BaseException as error:
         hidden.unlink(missing_ok=True)
+        # The name of what is not whole yet says nothing to a reader.
+        if isinstance(error, OSError) and error.strerror and error.filename in (None, str(hidden)):
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 

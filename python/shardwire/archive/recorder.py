@@ -20,6 +20,7 @@ from shardwire.durable_files import appears_whole, sync_directory
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import MessageReceived, MessagesMissed, Node, NodeEvent
 from shardwire.node.waku_message import check_topics
+from shardwire.quoting import os_reason
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ class Recorder:
                     if self._ended:
                         raise
                     if not fails:
-                        logger.error("the recorder cannot write, and tries again: %s", error)
+                        logger.error("the recorder cannot write, and tries again: %s", os_reason(error))
                     fails = True
                     await asyncio.sleep(_RETRY_S)
                     break

@@ -77,10 +77,12 @@ class _Refused(Exception):
         self.reason: FileReason = reason
 
 
-def _refusal_of(error: OSError) -> _Refused:
+def _refusal_of(error: OSError, destination: Path) -> _Refused:
+    # Names of what is not whole yet say nothing to a reader.
+    named = OSError(error.errno, error.strerror, str(destination)) if error.filename else error
     if isinstance(error, FileExistsError):
-        return _Refused("exists", os_reason(error))
-    return _Refused("no_space" if error.errno in _NO_SPACE else "failed", os_reason(error))
+        return _Refused("exists", os_reason(named))
+    return _Refused("no_space" if error.errno in _NO_SPACE else "failed", os_reason(named))
 
 
 class _Transfer:
@@ -176,7 +178,7 @@ class FileReceiver:
             await asyncio.to_thread(_begin, partial)
         except OSError as error:
             await asyncio.to_thread(partial.discard)
-            raise _refusal_of(error) from error
+            raise _refusal_of(error, partial.destination) from error
         if partial.next_index == partial.chunk_count:
             await self._finish(transfer)
             return
@@ -248,7 +250,7 @@ class FileReceiver:
         try:
             is_written = await asyncio.to_thread(_write, partial, chunk)
         except OSError as error:
-            raise _refusal_of(error) from error
+            raise _refusal_of(error, partial.destination) from error
         if not is_written:
             # Anybody may send anything in the name of a transfer; its own sender may not for ever.
             if sender_id == transfer.sender_id:
@@ -292,7 +294,7 @@ class FileReceiver:
             await asyncio.to_thread(partial.finish)
         except OSError as error:
             await asyncio.to_thread(partial.discard)
-            raise _refusal_of(error) from error
+            raise _refusal_of(error, partial.destination) from error
         await self._on_received(transfer)
 
     async def _on_received(self, transfer: _Transfer) -> None:

@@ -902,6 +902,7 @@ def test_a_channel_that_closes_ends_the_sending(source: Path) -> None:
         ("inbox/a\0", "failed", r"the place chosen is 'inbox/a\x00': it must be the path of a file"),
         ("inbox/\ud800", "failed", r"the place chosen is 'inbox/\ud800': it must be the path of a file"),
         ("inbox", "exists", "the place chosen is a directory: choose the path of a file in it: 'inbox'"),
+        ("missing/photo", "failed", "No such file or directory: 'missing/photo'"),
     ],
 )
 def test_what_is_no_place_for_a_file_says_so(

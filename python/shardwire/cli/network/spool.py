@@ -69,9 +69,5 @@ def description_of(event: MessageReceivedEvent) -> dict[str, Any]:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    try:
-        with appears_whole(path) as file:
-            file.write(content)
-    except OSError as error:
-        # A temporary file's name would say nothing to the user.
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    with appears_whole(path) as file:
+        file.write(content)
