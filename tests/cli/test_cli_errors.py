@@ -13,7 +13,7 @@ import pytest
 from shardwire import __version__
 from shardwire.cli import segment_files
 from shardwire.cli.app import run
-from shardwire.cli.explanation import one_line
+from shardwire.cli.explanation import empty_argument, one_line
 
 
 def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -185,3 +185,44 @@ def test_installed_command_runs() -> None:
     assert answer.returncode == 1
     assert "Traceback" not in answer.stderr
     assert answer.stderr.count("\n") == 1
+
+
+NODE = ("-n", "udp://127.0.0.1:0", "-t", "/app/1/notes/proto")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [
+        (("record", "", *NODE, "--for", "0.1"), "record"),
+        (("send", "a", *NODE, "-c", "c", "-s", "s", "--state", ""), "--state"),
+        (("send", "a", *NODE, "-c", "c", "-s", "s", "--key-file", ""), "--key-file"),
+        (("listen", *NODE, "-c", "c", "-s", "s", "-o", ""), "-o"),
+        (("serve", *NODE, "-c", "c", "-s", "s", "--spool", "", "--", "cat"), "--spool"),
+        (("state", ""), "state"),
+        (("segment", "a", "-o", ""), "-o"),
+        (("reassemble", "", "-o", "b"), "reassemble"),
+        (("reconstruct", "", "-o", "b"), "reconstruct"),
+    ],
+)
+def test_an_empty_path_is_not_this_directory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    after: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a").write_bytes(b"x")
+    assert say(capsys, *arguments) == (
+        2,
+        f"shardwire: what follows {after} is empty: leave it out, or give it a value\n",
+    )
+    assert os.listdir() == ["a"]
+    index = arguments.index("")
+    if arguments[index - 1].startswith("--"):
+        joined = (*arguments[: index - 1], f"{arguments[index - 1]}=", *arguments[index + 1 :])
+        assert say(capsys, *joined) == (2, f"shardwire: {after} is empty: leave it out, or give it a value\n")
+
+
+def test_a_command_to_run_may_have_empty_arguments() -> None:
+    assert empty_argument(["serve", "--", "printf", "", "--x="]) is None

@@ -15,7 +15,7 @@ import typer
 
 from shardwire import __version__, quoting
 from shardwire.cli import EXIT_INTERRUPTED, segment_files
-from shardwire.cli.explanation import EXIT_FAILED, TRACEBACK_VARIABLE, explain
+from shardwire.cli.explanation import EXIT_FAILED, EXIT_USAGE, TRACEBACK_VARIABLE, empty_argument, explain
 from shardwire.cli.network import add_commands
 from shardwire.cli.network.options import Cipher, JsonOption, QuietOption, VerboseOption, wants_directory
 from shardwire.cli.network.output import Output, json_line, log_level, told_warnings
@@ -326,6 +326,9 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
+    if (fault := empty_argument(arguments)) is not None:
+        print(f"shardwire: {quoting.printable(fault)}", file=sys.stderr)
+        return EXIT_USAGE
     try:
         outcome: Any = app(args=list(arguments), prog_name="shardwire", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:

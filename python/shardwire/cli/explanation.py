@@ -1,8 +1,9 @@
-"""An error as one line and an exit code."""
+"""What is wrong, as one line and an exit code."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import typer
 
@@ -65,3 +66,21 @@ def _with_value(message: str, error: BaseException) -> str:
     """With the refused value, which typer leaves out."""
     told = getattr(error.__cause__, "errors", None)
     return message if told is None else f"{message}, got {told()[0]['input']}"
+
+
+def empty_argument(arguments: Sequence[str]) -> str | None:
+    """What is wrong where an argument, or the value of an option, is empty: an empty path would be this directory.
+
+    What follows `--` is the command of `serve`, whose arguments are its own.
+    """
+    before = "shardwire"
+    for argument in arguments:
+        if argument == "--":
+            return None
+        option, is_assigned, value = argument.partition("=")
+        if option.startswith("--") and is_assigned and not value:
+            return f"{option} is empty: leave it out, or give it a value"
+        if not argument:
+            return f"what follows {before} is empty: leave it out, or give it a value"
+        before = argument
+    return None
