@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import stat
 import subprocess
 import sys
@@ -223,3 +224,49 @@ def test_inspect_tells_a_whole_message_of_the_draft_wire(tmp_path: Path, capsys:
     message.write_bytes(b"\xff not a protobuf message")
     assert run(["inspect", str(message), "-w", "draft"]) == 0
     assert "whole message" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rate", ["0", "0.5"])
+@pytest.mark.parametrize("source", ["-", "/dev/zero"])
+def test_no_more_is_read_than_one_message_holds(tmp_path: Path, source: str, rate: str) -> None:
+    """An input without an end."""
+    command = [sys.executable, "-m", "shardwire.cli", "segment", source, "-o", str(tmp_path / "s"), "-s", "64"]
+    with open("/dev/zero", "rb") as endless:
+        said = subprocess.run(
+            [*command, "-p", rate],
+            stdin=endless,
+            capture_output=True,
+            text=True,
+            check=False,
+            # Without an end the memory of the machine would be it.
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
+        )
+    name = "standard input" if source == "-" else source
+    limit = "16,320" if rate == "0" else "8,192"
+    assert (said.returncode, said.stderr) == (
+        1,
+        f"shardwire: {name} has more bytes than the {limit} that one message holds: enlarge --segment-size, lower "
+        "--parity-rate or split it\n",
+    )
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("-s", "1000"), 2, "--segment-size is 1000: it must be a multiple of 64"),
+        (("-s", "64", "-w", "lip243"), 2, "--segment-size is 64"),
+        ((), 1, "holds .segment files already"),
+    ],
+)
+def test_what_can_be_refused_at_once_is_before_anything_is_read(
+    tmp_path: Path, options: tuple[str, ...], code: int, says: str
+) -> None:
+    (tmp_path / "data-000.segment").touch()
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "shardwire.cli", "segment", "-", "-o", str(tmp_path), *options]
+    said = subprocess.run(command, stdin=reading, capture_output=True, text=True, check=False, timeout=60)
+    assert (said.returncode, said.stderr.count("\n")) == (code, 1)
+    assert says in said.stderr
+    for descriptor in (reading, writing):
+        os.close(descriptor)

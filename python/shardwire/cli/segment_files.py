@@ -7,13 +7,14 @@ import os
 import stat
 import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from shardwire import keccak256
 from shardwire.config import ErasureCode, ReassemblyLimits, SegmentationConfig, SegmentWireFormat
-from shardwire.errors import InvalidSegmentError, NotEnoughShardsError, ShardwireError
+from shardwire.errors import InvalidSegmentError, NotEnoughShardsError, PayloadTooLargeError, ShardwireError
 from shardwire.segmentation import (
     PayloadReconstructed,
     Reassembler,
@@ -31,6 +32,8 @@ SEGMENT_SIZE_BYTES_MAX = 1 << 30
 # As the name of a file: the standard input, or the standard output.
 STANDARD_STREAM = "-"
 STANDARD_OUTPUT = "standard output"
+# Of an input, at once.
+_PIECE_BYTES = 1 << 24
 # Leopard works on multiples of this.
 LEOPARD_ALIGNMENT_BYTES = 64
 
@@ -57,12 +60,25 @@ def write_segments(file: Path, directory: Path, config: SegmentationConfig) -> O
         ShardwireError: The directory holds segments already.
         OSError: A file cannot be read or written.
     """
-    payload = _read(file)
-    segments = segment_payload(payload, config)
-    is_new = not directory.exists()
-    directory.mkdir(parents=True, exist_ok=True)
+    # Before anything is read: an input may take long, or have no end.
     if any(directory.glob(f"*{SEGMENT_SUFFIX}")):
         raise ShardwireError(f"{directory} holds {SEGMENT_SUFFIX} files already: name another directory")
+    # More than any message holds, and no more of an input without an end.
+    beyond = config.segment_size_bytes * config.max_total_segments
+    payload = _read_at_most(file, beyond)
+    try:
+        segments = segment_payload(payload, config)
+    except PayloadTooLargeError as error:
+        if len(payload) < beyond:
+            raise
+        raise PayloadTooLargeError(
+            f"{_name_of(file)} has more bytes than the {error.limit_bytes:,} that one message holds: enlarge "
+            "segment_size_bytes, lower parity_rate or split it",
+            len(payload),
+            error.limit_bytes,
+        ) from None
+    is_new = not directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
     data_count = parity_count = 0
     written: list[Path] = []
     try:
@@ -213,6 +229,15 @@ def _receiving_config(
         wire_format=wire_format,
         limits=limits,
     )
+
+
+def _read_at_most(file: Path, size_bytes: int) -> bytes:
+    pieces = []
+    with nullcontext(standard_input()) if str(file) == STANDARD_STREAM else file.open("rb") as stream:
+        while size_bytes and (piece := stream.read(min(size_bytes, _PIECE_BYTES))):
+            pieces.append(piece)
+            size_bytes -= len(piece)
+    return b"".join(pieces)
 
 
 def _read(path: Path) -> bytes:
