@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from shardwire import PayloadTooLargeError, ShardwireError
-from shardwire.cli.app import run
+from shardwire.cli.app import demo, run
 from shardwire.cli.demo.settings import (
     DATA_SEGMENTS_MIN,
     FILE_BYTES_MIN,
@@ -92,3 +93,11 @@ def test_default_input_prefers_a_whole_binary_of_5_to_13_mb(tmp_path: Path) -> N
     assert len(default_source([small]).payload) == 20_000
     with pytest.raises(ShardwireError, match="name a file"):
         default_source([])
+
+
+def test_the_help_and_the_guide_say_the_same_of_exit_codes() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "guide" / "cli.md"
+    said = [" ".join(text.split()) for text in (demo.__doc__ or "", page.read_text())]
+    helped, guided = (re.findall(r"xits with 0 where both receivers [^.]*\.", text) for text in said)
+    assert len(helped) == 1
+    assert helped == guided

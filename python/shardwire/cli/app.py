@@ -91,8 +91,8 @@ def demo(
     What one message does not hold, more than 13.1 MB, goes as a file: in chunks of one message each, which the
     receivers join. Spark then reconstructs the chunks and verifies them by their hashes.
 
-    Exits with 0 only where everybody got every byte and parity brought back at least one lost segment both in the
-    channel and on Spark.
+    Exits with 0 where both receivers got every byte, the sender was told so, and Spark reconstructed it from the
+    archive, or chunks of it where it went as a file; what luck did not show, it names.
     """
     from shardwire.cli.demo import run_demo
 
