@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,22 @@ def test_scripts_are_told_the_address_and_others_what_an_open_port_means(tmp_pat
         monitor.until(lambda: said in monitor.err, "it warns")
         monitor.signal(signal.SIGINT)
         assert monitor.wait() == 0, str(monitor)
+
+
+@pytest.mark.parametrize("options", [(), ("--verbose",)])
+def test_requests_that_are_none_are_told_to_whoever_asks_for_more(tmp_path: Path, options: tuple[str, ...]) -> None:
+    url = f"udp://127.0.0.1:{free_port()}"
+    with Terminal(tmp_path, "monitor", *member(url, "one"), "--port", "0", *options) as monitor:
+        monitor.until(lambda: bool(monitor.out), "it says where")
+        port = int(monitor.out[0].partition("/ shows")[0].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.sendall(b"no request\r\n\r\n")
+            assert stranger.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+        monitor.signal(signal.SIGINT)
+        assert monitor.wait() == 0, str(monitor)
+    assert [line for line in monitor.err if "Invalid HTTP" in line] == (
+        ["shardwire: Invalid HTTP request received."] if options else []
+    )
 
 
 @pytest.mark.parametrize("library", ["starlette", "uvicorn"])

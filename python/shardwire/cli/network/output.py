@@ -226,16 +226,25 @@ class _OneLine(logging.Formatter):
 
 @contextmanager
 def told_warnings(level: int) -> Iterator[None]:
-    """Shows what the library logs from a level on, a line each, on the standard error stream."""
-    logger = logging.getLogger("shardwire")
+    """Shows what the library logs from a level on, a line each, on the standard error stream.
+
+    The server of the live page complains of requests, which are others' fault: only its errors are shown, unless more
+    than warnings are.
+    """
+    levels = {"shardwire": level, "uvicorn": level if level < logging.WARNING else max(level, logging.ERROR)}
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(level)
-    logger.propagate = False
+    before: list[tuple[logging.Logger, int, bool]] = []
+    for name, shown_from in levels.items():
+        logger = logging.getLogger(name)
+        before.append((logger, logger.level, logger.propagate))
+        logger.addHandler(handler)
+        logger.setLevel(shown_from)
+        logger.propagate = False
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+        for logger, own_level, propagate in before:
+            logger.removeHandler(handler)
+            logger.setLevel(own_level)
+            logger.propagate = propagate
