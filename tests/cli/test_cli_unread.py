@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import io
 import os
 import signal
 import subprocess
@@ -51,7 +52,9 @@ def full_pipe() -> Iterator[tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def unread(directory: Path, writing: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def unread(
+    directory: Path, writing: int, *arguments: str, errors: int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command whose standard output is the end of a pipe; once it takes part."""
     with subprocess.Popen(
         [sys.executable, "-m", "shardwire.cli", *arguments],
@@ -59,10 +62,9 @@ def unread(directory: Path, writing: int, *arguments: str) -> Iterator[subproces
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=writing,
-        stderr=subprocess.PIPE,
+        stderr=errors,
     ) as process:
         try:
-            assert process.stderr is not None
             os.close(writing)
             yield process
         finally:
@@ -102,6 +104,18 @@ def test_a_command_that_nobody_reads_receives_and_ends(
             ) in process.stderr.read().decode()
         again = command(tmp_path, "listen", *bob, "--count", "1", "--quiet")
         assert again.stdout.endswith(b"alice (again, after a crash): hello\n")
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--count", "1", "--verbose"), 130)])
+def test_a_command_of_which_not_even_the_errors_are_read(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
+    with NatsServer(tmp_path / "nats") as server, full_pipe() as (_, writing):
+        bob = (*member(server.url, "bob"), "--state", "state")
+        with unread(tmp_path, writing, "listen", *bob, *options, errors=writing) as process:
+            alice = (*member(server.url, "alice"), "--to", "bob", "--timeout", "30")
+            sent = command(tmp_path, "send", "-", *alice, given=b"hello")
+            assert sent.returncode == 0, sent.stderr
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == code
 
 
 def test_what_waited_for_its_reader_is_shown_in_order_once(tmp_path: Path) -> None:
@@ -158,11 +172,11 @@ async def test_looking_at_a_node_ends_though_nobody_reads_it(monkeypatch: pytest
 async def test_a_stream_that_does_not_block_gets_a_line_as_a_whole() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    line = b"x" * 1_000_000 + b"\n"
+    line = "x" * 1_000_000
     with os.fdopen(writing, "w") as stream, os.fdopen(reading, "rb") as reader:
         writer = LineWriter(stream, pytest.fail)
         writer.put(line)
-        assert await asyncio.to_thread(reader.read, len(line)) == line
+        assert await asyncio.to_thread(reader.read, len(line) + 1) == line.encode() + b"\n"
         assert await writer.written()
         writer.end()
 
@@ -199,9 +213,24 @@ async def test_a_failure_is_told_once_and_to_all_who_wait() -> None:
     told: list[OSError] = []
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "w") as full:
         writer = LineWriter(full, told.append)
-        writer.put(b"one\n")
-        writer.put(b"two\n")
+        writer.put("one")
+        writer.put("two")
         assert not await writer.written()
-        writer.put(b"three\n")
+        writer.put("three")
         assert not await writer.written()
     assert [error.strerror for error in told] == ["No space left on device"]
+
+
+@real_time
+async def test_remarks_go_above_the_bars_that_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Output(as_json=False)
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as terminal, os.fdopen(reading) as shown:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        async with output.without_blocking(Interruption()):
+            output.remark("before")
+            drawn = io.StringIO()
+            monkeypatch.setattr(sys, "stderr", drawn)
+            output.remark("meanwhile")
+            monkeypatch.setattr(sys, "stderr", terminal)
+        assert (drawn.getvalue(), shown.readline()) == ("meanwhile\n", "before\n")

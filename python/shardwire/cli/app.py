@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from enum import StrEnum
@@ -18,7 +19,7 @@ from shardwire.cli import EXIT_INTERRUPTED, segment_files
 from shardwire.cli.explanation import EXIT_FAILED, EXIT_USAGE, TRACEBACK_VARIABLE, empty_argument, explain
 from shardwire.cli.network import add_commands
 from shardwire.cli.network.options import Cipher, JsonOption, QuietOption, VerboseOption, wants_directory
-from shardwire.cli.network.output import Output, json_line, log_level, told_warnings
+from shardwire.cli.network.output import UNREAD_S, Output, json_line, log_level, told_warnings
 from shardwire.config import SegmentationConfig
 
 app = typer.Typer(
@@ -317,6 +318,18 @@ def _tell(event: str, outcome: segment_files.Outcome, *, as_json: bool, quiet: b
         output.result(outcome.line)
 
 
+def _complain(line: str, code: int) -> None:
+    told = f"shardwire: {quoting.printable(line)}\n"
+    if code != EXIT_INTERRUPTED:
+        sys.stderr.write(told)
+        return
+    # Whoever interrupts a command does not wait for who reads its errors.
+    raw = getattr(sys.stderr.buffer, "raw", sys.stderr.buffer)
+    telling = threading.Thread(target=raw.write, args=(told.encode(),), daemon=True)
+    telling.start()
+    telling.join(UNREAD_S)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line. Whatever goes wrong becomes one line on the standard error stream.
 
@@ -336,9 +349,9 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exception(error)
         code, line = explain(error)
         if line:
-            print(f"shardwire: {quoting.printable(line)}", file=sys.stderr)
+            _complain(line, code)
         return code
     if outcome == EXIT_INTERRUPTED:
         # typer itself turns an interruption into this code.
-        print("shardwire: interrupted", file=sys.stderr)
+        _complain("interrupted", EXIT_INTERRUPTED)
     return outcome if isinstance(outcome, int) else 0

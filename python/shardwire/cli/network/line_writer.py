@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from collections import deque
@@ -28,6 +29,8 @@ class LineWriter:
     def __init__(self, stream: TextIO, on_failed: Callable[[OSError], None]) -> None:
         # Not through the buffer: its lock, held by a thread that waits for a reader, would hold up the end of Python.
         self._raw = getattr(stream.buffer, "raw", stream.buffer)
+        self._encoding = stream.encoding or "utf-8"
+        self._thread = threading.get_ident()
         self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
@@ -41,11 +44,17 @@ class LineWriter:
         """How many bytes are written, while there are more to write."""
         return self._bytes_written if self._waiting else None
 
-    def put(self, line: bytes) -> None:
-        """Hands over a line, which is dropped where none can be written any more."""
-        if not self._is_over:
+    def put(self, line: str) -> None:
+        """Hands over a line, also from another thread; it is dropped where none can be written any more."""
+        if threading.get_ident() != self._thread:
+            # A loop that has ended shows nothing more.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.put, line)
+        elif not self._is_over:
+            # What the stream cannot encode is no reason to end.
+            encoded = f"{line}\n".encode(self._encoding, "backslashreplace")
             self._waiting.append(self._loop.create_future())
-            self._lines.put(line)
+            self._lines.put(encoded.replace(b"\n", os.linesep.encode()))
 
     async def written(self) -> bool:
         """Whether every line so far was written; returns once that is known."""

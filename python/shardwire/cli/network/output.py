@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from shardwire import quoting
 from shardwire.cli.network.interruption import Interruption
@@ -71,6 +71,55 @@ def _unicode(value: Any) -> Any:
     return value
 
 
+class _Errors:
+    """The standard error stream, in a thread of its own while an event loop runs."""
+
+    def __init__(self) -> None:
+        self.stream: TextIO | None = None
+        self.writer: LineWriter | None = None
+
+    def tell(self, line: str) -> None:
+        # While bars are drawn another stream is there, which puts lines above them.
+        if self.writer is not None and sys.stderr is self.stream:
+            self.writer.put(line)
+        elif sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
+
+
+_errors = _Errors()
+
+
+@asynccontextmanager
+async def errors_without_blocking(interruption: Interruption) -> AsyncIterator[None]:
+    """As `Output.without_blocking`, for remarks, complaints and what the library logs."""
+    if sys.stderr is None:
+        yield
+        return
+    _errors.stream = sys.stderr
+    _errors.writer = writer = LineWriter(sys.stderr, lambda error: None)
+    giving_up = asyncio.create_task(_give_up(writer, interruption, lambda: None))
+    try:
+        yield
+    finally:
+        try:
+            await writer.written()
+        finally:
+            giving_up.cancel()
+            _errors.writer = None
+            writer.end()
+
+
+async def _give_up(writer: LineWriter, interruption: Interruption, on_given_up: Callable[[], None]) -> None:
+    await interruption.wait()
+    while True:
+        stood_at = writer.stands_at
+        await asyncio.sleep(UNREAD_S)
+        if stood_at is not None and writer.stands_at == stood_at:
+            on_given_up()
+            writer.end()
+            return
+
+
 class Output:
     """Where a command tells what happens.
 
@@ -103,33 +152,28 @@ class Output:
         The end does, for as long as it takes; once the command should end, for no longer than nothing is read within
         `UNREAD_S`. What is not written by then never is.
         """
-        if sys.stdout is None:
-            yield
-            return
-        self._writer = LineWriter(sys.stdout, self._close)
-        giving_up = asyncio.create_task(self._give_up(self._writer, interruption))
-        try:
-            yield
-        finally:
+        async with errors_without_blocking(interruption):
+            if sys.stdout is None:
+                yield
+                return
+            self._writer = LineWriter(sys.stdout, self._close)
+            giving_up = asyncio.create_task(_give_up(self._writer, interruption, self._on_given_up))
             try:
-                await self._writer.written()
+                yield
             finally:
-                giving_up.cancel()
-                self._writer.end()
-                self._writer = None
+                try:
+                    await self._writer.written()
+                finally:
+                    giving_up.cancel()
+                    self._writer.end()
+                    self._writer = None
 
     async def written(self) -> bool:
         """Whether all that was told so far is written; returns once that is known."""
         return not self.is_closed if self._writer is None else await self._writer.written()
 
-    async def _give_up(self, writer: LineWriter, interruption: Interruption) -> None:
-        await interruption.wait()
-        while not self.is_closed:
-            stood_at = writer.stands_at
-            await asyncio.sleep(UNREAD_S)
-            if stood_at is not None and writer.stands_at == stood_at:
-                self._was_given_up = self.is_closed = True
-                writer.end()
+    def _on_given_up(self) -> None:
+        self._was_given_up = self.is_closed = True
 
     def event(self, name: str, **fields: Any) -> None:
         """Something happened: a line of JSON."""
@@ -144,11 +188,11 @@ class Output:
     def remark(self, line: str) -> None:
         """What people should know beside it."""
         if not self.as_json and not self.quiet:
-            print(quoting.printable(line), file=sys.stderr, flush=True)
+            _errors.tell(quoting.printable(line))
 
     def complain(self, line: str) -> None:
         """What nobody may miss: on the standard error stream, for scripts and the quiet, too."""
-        print(f"shardwire: {quoting.printable(line)}", file=sys.stderr, flush=True)
+        _errors.tell(f"shardwire: {quoting.printable(line)}")
 
     @property
     def why_closed(self) -> str:
@@ -163,14 +207,13 @@ class Output:
         # Closed from the beginning it is as the null device.
         if self.is_closed or sys.stdout is None:
             return
-        # What standard output cannot encode is no reason to end.
-        encoding = sys.stdout.encoding or "utf-8"
-        encoded = line.encode(encoding, "backslashreplace")
         if self._writer is not None:
-            self._writer.put(encoded.replace(b"\n", os.linesep.encode()) + os.linesep.encode())
+            self._writer.put(line)
             return
         try:
-            print(encoded.decode(encoding), flush=True)
+            # What standard output cannot encode is no reason to end.
+            encoding = sys.stdout.encoding or "utf-8"
+            print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
         except OSError as error:
             # Python would write what is left once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -218,6 +261,11 @@ def log_level(*, verbose: bool, quiet: bool) -> int:
     return logging.INFO if verbose else logging.ERROR if quiet else logging.WARNING
 
 
+class _ErrorLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _errors.tell(self.format(record))
+
+
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = " ".join(record.getMessage().split())
@@ -232,7 +280,7 @@ def told_warnings(level: int) -> Iterator[None]:
     than warnings are.
     """
     levels = {"shardwire": level, "uvicorn": level if level < logging.WARNING else max(level, logging.ERROR)}
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _ErrorLines()
     handler.setFormatter(_OneLine())
     before: list[tuple[logging.Logger, int, bool]] = []
     for name, shown_from in levels.items():
