@@ -152,7 +152,7 @@ def test_outputs_without_a_name(
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
-    for output, what in ((".", "exists"), ("", "exists"), ("/", "overlap|root")):
+    for output, what in ((".", "exists"), ("", "empty"), ("/", "overlap|root")):
         assert run(["reconstruct", str(archive), "-o", output]) == 2
         error = capsys.readouterr().err
         assert any(word in error for word in what.split("|"))

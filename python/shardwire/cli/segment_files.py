@@ -71,8 +71,10 @@ def write_segments(file: Path, directory: Path, config: SegmentationConfig) -> O
     except PayloadTooLargeError as error:
         if len(payload) < beyond:
             raise
+        is_known = str(file) != STANDARD_STREAM and file.is_file()
+        size = f"{file.stat().st_size:,} bytes, more" if is_known else "more bytes"
         raise PayloadTooLargeError(
-            f"{_name_of(file)} has more bytes than the {error.limit_bytes:,} that one message holds: enlarge "
+            f"{_name_of(file)} has {size} than the {error.limit_bytes:,} that one message holds: enlarge "
             "segment_size_bytes, lower parity_rate or split it",
             len(payload),
             error.limit_bytes,
