@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import weakref
 from pathlib import Path
 
 from shardwire.errors import PersistenceError
@@ -25,8 +26,12 @@ class ChannelLock:
         PersistenceError: Another holder has it, in this process or another, or the file cannot be made.
     """
 
+    # Not open.
+    _descriptor = -1
+
     def __init__(self, database: Path, channel_id: str) -> None:
         path = file_of(database, channel_id, ".lock")
+        _LOCKS.add(self)
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -38,13 +43,13 @@ class ChannelLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _read_holder(self._descriptor)
-            os.close(self._descriptor)
+            self.release()
             raise PersistenceError(
                 f"the state of channel {channel_id!r} in {str(database)!r} is in use by {holder}: one channel state "
                 "belongs to one process; close the other one, or use another database"
             ) from None
         except OSError as error:
-            os.close(self._descriptor)
+            self.release()
             raise PersistenceError(f"lock file {str(path)!r} cannot be locked: {error.strerror}") from None
         # Information only: a full disk keeps nobody from taking it.
         with contextlib.suppress(OSError):
@@ -53,7 +58,21 @@ class ChannelLock:
 
     def release(self) -> None:
         # The file stays: removing it would let two holders lock two different files of one name.
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+_LOCKS: weakref.WeakSet[ChannelLock] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    # A lock lasts as long as any copy of its descriptor: a worker that outlives its parent would keep it.
+    for lock in list(_LOCKS):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def holder_of(database: Path, channel_id: str) -> str | None:

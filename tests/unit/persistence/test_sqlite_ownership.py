@@ -166,6 +166,39 @@ def test_a_forked_process_touches_nothing_of_its_parents(tmp_path: Path) -> None
     assert run.returncode == 0, run.stderr
 
 
+FORKED_HOLDER = """
+import os, sys
+from shardwire.persistence import SqlitePersistence
+from shardwire.persistence.channel_lock import holder_of
+persistence = SqlitePersistence(sys.argv[1])
+persistence.load("a")
+child = os.fork()
+if not child:
+    # What it does with what it inherited changes nothing.
+    persistence.release("a")
+    persistence.close()
+    print(os.getpid(), holder_of(persistence.path, "a") == f"process {os.getppid()}", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_that_outlives_its_parent_keeps_no_state_from_anybody(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    command = [sys.executable, "-c", FORKED_HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        child, is_held = holder.stdout.readline().split()
+        holder.kill()
+        holder.wait()
+        os.kill(int(child), 0)
+        persistence = SqlitePersistence(path)
+        assert persistence.load("a") is None
+        persistence.close()
+        assert is_held == "True"
+
+
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
 def test_a_directory_that_cannot_be_written_is_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
