@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -197,8 +198,23 @@ def test_a_channel_that_is_closed_while_it_commits_leaves_all_of_it(tmp_path: Pa
 def test_a_channel_that_is_closed_is_woken_by_no_commit_any_more(tmp_path: Path) -> None:
     async def main() -> None:
         channel = await join(MemoryNetwork(seed=7), "alice", SqlitePersistence(tmp_path / "state.db"))
-        begun = cast(Any, channel)._session._writer._begun
+        descriptor = cast(Any, channel)._session._writer._begun._wake.fileno()
         await close_channel(channel)
-        assert not asyncio.get_running_loop().remove_reader(begun._wake.fileno())
+        assert not asyncio.get_running_loop().remove_reader(descriptor)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_closed_channel_that_is_not_collected_yet_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    async def main() -> None:
+        before = descriptors()
+        channel = await join(MemoryNetwork(seed=7), "alice", SqlitePersistence(tmp_path / "state.db"))
+        await channel.send_ephemeral(b"sent")
+        await close_channel(channel)
+        assert descriptors() == before
+        assert channel.is_closed()
 
     asyncio.run(asyncio.wait_for(main(), 30))

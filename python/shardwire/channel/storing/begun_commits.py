@@ -29,7 +29,7 @@ class BegunCommits:
         self._persistence = persistence
         self._channel_id = channel_id
         self._loop = loop
-        self._wake = Wake()
+        self._wake: Wake | None = Wake()
         self._begun: tuple[BegunCommit, asyncio.Future[None]] | None = None
         loop.add_reader(self._wake.fileno(), self._on_woken)
 
@@ -47,7 +47,9 @@ class BegunCommits:
     def begin(self, changes: ChangedRecords) -> asyncio.Future[None] | None:
         """What is done when the changes are durable, and raises as `SqlitePersistence.commit`. None, and nothing is
         done, where it takes a thread."""
-        begun = self._persistence.begin_commit(self._channel_id, changes, self._wake) if self._begun is None else None
+        if self._begun is not None or self._wake is None:
+            return None
+        begun = self._persistence.begin_commit(self._channel_id, changes, self._wake)
         if begun is None:
             return None
         committed = self._loop.create_future()
@@ -56,10 +58,14 @@ class BegunCommits:
 
     def close(self) -> None:
         """What is begun goes on; nobody hears of it any more."""
-        self._loop.remove_reader(self._wake.fileno())
+        # Its descriptors end with it, and a closed channel may be collected late.
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            self._loop.remove_reader(wake.fileno())
 
     def _on_woken(self) -> None:
-        self._wake.clear()
+        if self._wake is not None:
+            self._wake.clear()
         if self._begun is None:
             return
         (begun, committed), self._begun = self._begun, None
