@@ -19,7 +19,7 @@ from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, run_virtual
-from shardwire.persistence import Changes, SqlitePersistence, journal, schema
+from shardwire.persistence import Changes, SqlitePersistence, journal, read_channels, schema
 
 LARGE = random.Random(3).randbytes(400_000)
 
@@ -220,6 +220,43 @@ def test_a_closed_channel_gives_its_state_free_and_a_refused_one_takes_it_from_n
         await close_channel(resumed)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_state_is_free_once_the_event_loop_of_its_channel_is_closed(anew: bool, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    left_open: list[ReliableChannel] = []
+
+    async def send(number: int) -> int:
+        given = SqlitePersistence(path) if anew else persistence
+        left_open.append(await join(MemoryNetwork(), "alice", given))
+        await left_open[-1].send(b"%d" % number)
+        return len(left_open[-1].pending())
+
+    assert [asyncio.run(send(number)) for number in range(3)] == [1, 2, 3]
+
+    async def close() -> None:
+        channel = await join(MemoryNetwork(), "alice", SqlitePersistence(path))
+        assert len(channel.pending()) == 3
+        await close_channel(channel)
+
+    asyncio.run(close())
+    [stored] = read_channels(path)
+    assert (stored.held_by, stored.lost_commits) == (None, 0)
+
+
+def test_a_state_stays_with_a_channel_whose_event_loop_is_open_and_does_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        with pytest.raises(PersistenceError, match="in use by this process already"):
+            await join(MemoryNetwork(), "alice", SqlitePersistence(path))
+
+    with asyncio.Runner() as holding:
+        channel = holding.run(join(MemoryNetwork(), "alice", SqlitePersistence(path)))
+        asyncio.run(main())
+        holding.run(close_channel(channel))
 
 
 def test_a_state_of_small_messages_fits_a_small_volume(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from shardwire._native import ChangedRecords
 from shardwire.channel.hooks import CLOSING_CALL_S, ends_process
@@ -16,8 +17,8 @@ from shardwire.persistence.protocol import Changes, ChannelState, Persistence
 
 logger = logging.getLogger(__name__)
 
-# Whose state is in use: by identity of the persistence and id of the channel. A loop that has ended uses nothing.
-_IN_USE: dict[tuple[int, str], tuple[Persistence, asyncio.AbstractEventLoop]] = {}
+# Whose state is in use: by identity of the persistence and id of the channel. A loop that is closed uses nothing.
+_IN_USE: dict[tuple[int, str], tuple[Writer, asyncio.AbstractEventLoop]] = {}
 
 # Whoever puts another `commit` in its place sees all of them.
 _MEMORY_COMMIT = MemoryPersistence.commit
@@ -46,6 +47,7 @@ class Writer:
         self._executor: ThreadPoolExecutor | None = None
         self._claimed = False
         self._loaded = False
+        self._outlived_loop = False
         if persistence is not None and not isinstance(persistence, MemoryPersistence):
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
         self.is_immediate = self._executor is None
@@ -60,10 +62,11 @@ class Writer:
         if self._persistence is None:
             return None
         loop = asyncio.get_running_loop()
+        releases = _release_ended()
         self._claim(self._persistence, loop)
         if self._executor is None:
             return self._load(self._persistence)
-        state = await loop.run_in_executor(self._executor, self._load, self._persistence)
+        state = await loop.run_in_executor(self._executor, self._load, self._persistence, releases)
         self._begun = BegunCommits.of(self._persistence, self._channel_id, loop)
         return state
 
@@ -113,13 +116,32 @@ class Writer:
         if self._executor is None:
             self._release()
             return
+        if self._outlived_loop:
+            return
         if self._begun is not None:
             self._begun.close()
         releasing = asyncio.get_running_loop().run_in_executor(self._executor, self._release)
         self._executor.shutdown(wait=False)
         await asyncio.wait({releasing}, timeout=CLOSING_CALL_S)
 
-    def _load(self, persistence: Persistence) -> ChannelState | None:
+    def release_without_loop(self) -> Future[None] | None:
+        """As `close`, where the event loop is closed; what is done when the state is free, None where it is already."""
+        self._outlived_loop = True
+        self._begun = None
+        if self._executor is None:
+            self._release()
+            return None
+        try:
+            released = self._executor.submit(self._release)
+        except RuntimeError:
+            # It was being closed.
+            return None
+        self._executor.shutdown(wait=False)
+        return released
+
+    def _load(self, persistence: Persistence, before: Sequence[Future[None]] = ()) -> ChannelState | None:
+        # One of them may have this very state.
+        wait(before, CLOSING_CALL_S)
         try:
             given: object = persistence.load(self._channel_id)
         except ShardwireError:
@@ -140,15 +162,13 @@ class Writer:
             _refuse_awaitable("commit", given)
 
     def _claim(self, persistence: Persistence, loop: asyncio.AbstractEventLoop) -> None:
-        for name in [name for name, (_, user) in _IN_USE.items() if user.is_closed()]:
-            del _IN_USE[name]
         name = (id(persistence), self._channel_id)
         if name in _IN_USE:
             raise PersistenceError(
                 f"the state of channel {self._channel_id!r} in this {type(persistence).__name__} is in use by "
                 "this process already: close the other channel first, or use another persistence"
             )
-        _IN_USE[name] = (persistence, loop)
+        _IN_USE[name] = (self, loop)
         self._claimed = True
 
     def _release(self) -> None:
@@ -162,9 +182,21 @@ class Writer:
                 raise
             logger.exception("release of the persistence raised %s", type(error).__name__)
         finally:
-            if self._claimed:
-                self._claimed = False
+            # Another channel may have it since the loop of this one is closed.
+            if self._claimed and not self._outlived_loop:
                 _IN_USE.pop((id(self._persistence), self._channel_id), None)
+            self._claimed = False
+
+
+def _release_ended() -> list[Future[None]]:
+    """Gives free what channels have that were open when their event loop was closed: nobody can close them any more.
+
+    Gives what is done when that is done.
+    """
+    # Other event loops run in other threads, and do the same.
+    names = [name for name, (_, user) in list(_IN_USE.items()) if user.is_closed()]
+    ended = [found[0] for name in names if (found := _IN_USE.pop(name, None)) is not None]
+    return [released for writer in ended if (released := writer.release_without_loop()) is not None]
 
 
 def _as_it_came(persistence: Persistence | None) -> MemoryPersistence | None:
