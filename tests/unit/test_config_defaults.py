@@ -17,7 +17,9 @@ from shardwire import (
     SdsConfig,
     SegmentationConfig,
     SyncConfig,
+    create_reliable_channel,
 )
+from shardwire.node import MemoryNetwork, run_virtual
 from shardwire.segmentation import Reassembler
 
 # (part, field, logos(), waku()), as the API's contract has them.
@@ -194,6 +196,7 @@ def test_configurations_are_frozen_and_pickle(config: ChannelConfig) -> None:
         (ReassemblyLimits, {"unauthenticated_share": 0}),
         (SdsConfig, {"acknowledgement_timeout_ms": 0}),
         (SdsConfig, {"max_retransmissions": -1}),
+        (SdsConfig, {"max_retransmissions": 1 << 32}),
         (SdsConfig, {"bloom_filter_error_rate": 1.0}),
         (SdsConfig, {"message_id": "uuid"}),
         (SdsConfig, {"persistence": "state.sqlite"}),
@@ -220,6 +223,26 @@ def test_wrong_values_are_refused_by_name_and_value(kind: type, wrong: dict[str,
     with pytest.raises(ConfigError) as caught:
         kind(**wrong)
     assert f"{kind.__name__}.{name} is {value!r}" in str(caught.value)
+
+
+NUMBERS = [(part, name) for part, name, value, _ in DEFAULTS if type(value) is int]
+
+
+@pytest.mark.parametrize("number", [2**31, 2**32, 2**63 - 1, 2**63, 2**64])
+@pytest.mark.parametrize(("part", "name"), NUMBERS)
+def test_a_number_that_the_core_cannot_take_is_refused_at_once(part: str, name: str, number: int) -> None:
+    config = ChannelConfig.logos()
+    try:
+        config = replace(config, **{part: replace(getattr(config, part), **{name: number})})
+    except ConfigError:
+        return
+
+    async def scenario() -> None:
+        async with MemoryNetwork().create_node("alice") as node:
+            channel = await create_reliable_channel(node, "channel", "/shardwire/1/test/proto", "alice", config=config)
+            await channel.close()
+
+    run_virtual(scenario())
 
 
 def test_a_quota_is_required_when_the_limit_is_enabled() -> None:

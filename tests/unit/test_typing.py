@@ -125,7 +125,5 @@ def test_pydantic_reads_settings_into_a_config() -> None:
     read = TypeAdapter(shardwire.ChannelConfig).validate_python(settings)
     assert read.sds.max_retransmissions == 7
     assert read.rate_limit.messages_per_epoch == 10
-    with pytest.raises(
-        ValidationError, match=r"SdsConfig.max_retransmissions is -1: it must be an integer of at least"
-    ):
+    with pytest.raises(ValidationError, match=r"SdsConfig.max_retransmissions is -1: it must be an integer from 0"):
         TypeAdapter(shardwire.ChannelConfig).validate_python({"sds": {"max_retransmissions": -1}})
