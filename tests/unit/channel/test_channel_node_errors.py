@@ -383,6 +383,40 @@ def test_a_node_must_say_whether_it_has_a_store(value: object) -> None:
     run_world(scenario)
 
 
+class SilentNode(WrappedNode):
+    """Does not say whether it has a store where it is armed."""
+
+    armed = 0
+    said = True
+
+    @property
+    def has_store(self) -> bool:
+        if self.armed:
+            self.armed -= 1
+            raise NodeError("not connected yet")
+        return self.said
+
+    @has_store.setter
+    def has_store(self, said: bool) -> None:
+        self.said = said
+
+
+@pytest.mark.parametrize("times", [1, 1_000_000])
+def test_a_node_that_does_not_say_whether_it_has_a_store_is_taken_for_what_it_said_last(times: int) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        node = SilentNode(await world.node("bob"))
+        async with create_reliable_channel(node, CHANNEL, TOPIC, "bob") as bob:
+            node.armed = times
+            assert await alice.delivered(await alice.send(b"one")) == {"bob"}
+            await asyncio.sleep(600)
+            assert node.armed < times
+            assert not bob.is_closed()
+            assert await alice.delivered(await alice.send(b"two")) == {"bob"}
+
+    run_world(scenario)
+
+
 class EndingNode(WrappedNode):
     """Its events end before there was any."""
 

@@ -84,7 +84,6 @@ class Retrieval:
         arrivals: Arrivals,
         last_seen_ns: int,
     ) -> None:
-        self._node = node
         self._channel_id = channel_id
         self._content_topic = content_topic
         self._sync = sync
@@ -155,7 +154,7 @@ class Retrieval:
             await self._sleep()
 
     def _may_ask(self) -> bool:
-        if not self._online or not self._node.has_store:
+        if not self._online or not self._store.is_there:
             return False
         return self._clock.monotonic_ms() >= self.catch_up.retry_at_ms and self._arrivals.has_room()
 
@@ -376,7 +375,7 @@ class Retrieval:
 
     def _next_due_ms(self) -> int | None:
         """How long until something is due; None for never."""
-        if not self._online or not self._node.has_store:
+        if not self._online or not self._store.is_there:
             return None
         if not self._arrivals.has_room():
             return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from shardwire.channel.hooks import ends_process
 from shardwire.channel.receiving.node_events import fault_of_page
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import Node, StorePage, StoreQuery
+
+logger = logging.getLogger(__name__)
 
 PAGES_PER_QUERY_MAX = 500
 # A store whose pages go on and bring nothing is left.
@@ -47,7 +51,19 @@ class StoreQueries:
         self._clock = clock
         self._per_minute_max = per_minute_max
         self._times_ms: deque[int] = deque()
+        self._was_there = True
         self.count = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the node says that it has a store; where it says nothing, what it said last."""
+        try:
+            self._was_there = bool(self._node.has_store)
+        except BaseException as error:
+            if ends_process(error):
+                raise
+            logger.debug("has_store of the node raised %s", type(error).__name__)
+        return self._was_there
 
     async def next_page(self, walk: Walk) -> StorePage | None:
         """The next page of a query; None after the last one that is asked for.
