@@ -26,12 +26,25 @@ CANCEL_AGAIN_S = 2.0
 FRAMES_MAX = 8
 
 
-def is_ours(error: BaseException) -> bool:
+def running_task() -> asyncio.Task[Any] | None:
+    """The one that runs; None outside of an event loop too, as where a coroutine is collected."""
+    loop = asyncio._get_running_loop()
+    return None if loop is None else asyncio.current_task(loop)
+
+
+def is_ours(error: BaseException, own: asyncio.Task[Any] | None = None) -> bool:
     """Whether an error caught around an awaited hook must be raised on.
 
     So must the cancellation of our own task, its coroutine being closed, and the end of the process. A
     `CancelledError` of the hook's own, say of a connection whose reader was cancelled, is an error like any other.
+
+    Args:
+        error: What was caught.
+        own: The task in which the hook was called, where that is known. While it runs nobody closes its coroutine: a
+            `GeneratorExit` is the hook's own too.
     """
+    if isinstance(error, GeneratorExit) and own is not None:
+        return running_task() is not own
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -159,9 +160,14 @@ def test_a_cipher_may_give_any_buffer(kind: Callable[[bytes], Any]) -> None:
     assert run_world(scenario).messages("bob") == [b"x"]
 
 
-@pytest.mark.parametrize("error", [Odd, asyncio.CancelledError])
-def test_whatever_a_callback_or_an_observer_raises_ends_nothing(error: type[BaseException]) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("error", [Odd, asyncio.CancelledError, GeneratorExit])
+def test_whatever_a_callback_or_an_observer_raises_ends_nothing(error: type[BaseException], is_async: bool) -> None:
     def fail(_: object) -> None:
+        raise error
+
+    async def fail_later(_: object) -> None:
+        await asyncio.sleep(0.01)
         raise error
 
     async def scenario(world: World) -> None:
@@ -170,14 +176,39 @@ def test_whatever_a_callback_or_an_observer_raises_ends_nothing(error: type[Base
         for channel in (alice, bob):
             channel.measure(fail)
             channel.observe(fail)
-        bob.on_message_received(fail)
+        bob.on_message_received(fail_later if is_async else fail)
         for message in (b"one", b"two"):
             assert await alice.delivered(await alice.send(message)) == {"bob"}
         await asyncio.sleep(60)
+        assert not bob.is_closed()
 
     world = run_world(scenario)
     assert world.messages("bob") == [b"one", b"two"]
     assert [type(event.error) for event in world.of("bob", CallbackErrorEvent)] == [error, error]
+
+
+def test_a_callback_that_waits_when_its_channel_is_collected_is_no_callback_that_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def leave_open() -> None:
+        loop = asyncio.new_event_loop()
+
+        async def main() -> None:
+            world = World()
+            bob = await world.join("bob")
+            bob.on_message_received(lambda event: asyncio.sleep(1_000))
+            bob.on_message_received(lambda event: called.append(event.message))
+            await (await world.join("alice")).send(b"x")
+            await asyncio.sleep(0.2)
+
+        loop.run_until_complete(main())
+        loop.close()
+
+    called: list[bytes] = []
+    leave_open()
+    gc.collect()
+    assert called == []
+    assert "GeneratorExit" not in caplog.text
 
 
 def with_fields(kind: type[NodeEvent], **fields: object) -> Callable[[NodeEvent], NodeEvent]:

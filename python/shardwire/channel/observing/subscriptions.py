@@ -18,7 +18,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from shardwire.channel.hooks import callable_name, frames, heed_cancellation, is_ours, outlive_cancellation
+from shardwire.channel.hooks import (
+    callable_name,
+    frames,
+    heed_cancellation,
+    is_ours,
+    outlive_cancellation,
+    running_task,
+)
 from shardwire.channel.observing.event_iterator import (
     E,
     EventIterator,
@@ -322,6 +329,7 @@ class Subscriptions:
     async def _call_back(self, event: ChannelEvent, is_ending: IsEnding) -> bool:
         """Calls every callback that an event concerns; whether there was one."""
         was_called = False
+        own = running_task()
         for subscription in list(self._subscriptions):
             if event is self._dropped:
                 return was_called
@@ -335,7 +343,7 @@ class Subscriptions:
                     await self._with_warning(result, subscription, event)
                 heed_cancellation()
             except BaseException as error:
-                if is_ours(error) and (is_ending() or not isinstance(error, asyncio.CancelledError)):
+                if is_ours(error, own) and (is_ending() or not isinstance(error, asyncio.CancelledError)):
                     raise
                 await outlive_cancellation()
                 self._report(event, subscription, error)
