@@ -324,7 +324,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 result = func(*args)
             except StopIteration as error:
                 future.set_exception(RuntimeError(f"executor work raised {error!r}"))
-            except Exception as error:  # the awaiter's to handle, as with a thread
+            except BaseException as error:  # the awaiter's to handle, as with a thread
                 future.set_exception(error)
             else:
                 future.set_result(result)

@@ -163,14 +163,19 @@ def test_the_exception_of_the_program_is_raised() -> None:
         run_virtual(main())
 
 
-def test_executor_work_runs_on_the_loop_and_takes_the_time_it_is_given() -> None:
+class Odd(BaseException):
+    """No `Exception`."""
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, Odd, GeneratorExit])
+def test_executor_work_runs_on_the_loop_and_takes_the_time_it_is_given(error: type[BaseException]) -> None:
     def fail() -> None:
-        raise ValueError("from the thread")
+        raise error("from the thread")
 
     async def main() -> None:
         clock = running_clock()
         assert await asyncio.to_thread(lambda: clock.monotonic_ms()) == 20
-        with pytest.raises(ValueError, match="from the thread"):
+        with pytest.raises(error, match="from the thread"):
             await asyncio.get_running_loop().run_in_executor(None, fail)
         assert clock.monotonic_ms() == 40
 
