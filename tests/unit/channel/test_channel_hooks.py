@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from shardwire.node import (
     NodeEvent,
     StorePage,
     StoreQuery,
+    run_virtual,
 )
 from shardwire.persistence.protocol import Changes, ChannelState
 
@@ -302,7 +303,7 @@ def test_a_malformed_event_is_told_with_the_name_of_its_field(
 
 
 class Stopping(Mount):
-    """Raises, out of the calls it is told to, what a thread cannot hand to the event loop."""
+    """Raises, out of the calls it is told to, what a thread cannot hand to the event loop, or is no `Exception`."""
 
     stop: type[BaseException] = StopIteration
     stops_in = ""
@@ -325,8 +326,11 @@ class Stopping(Mount):
             raise self.stop
 
 
-@pytest.mark.parametrize("error", [StopIteration, GeneratorExit])
-def test_a_persistence_that_stops_in_its_thread_leaves_nobody_waiting(error: type[BaseException]) -> None:
+@pytest.mark.parametrize("run", [asyncio.run, run_virtual])
+@pytest.mark.parametrize("error", [StopIteration, GeneratorExit, asyncio.CancelledError, Odd])
+def test_a_persistence_that_stops_in_its_thread_leaves_nobody_waiting(
+    error: type[BaseException], run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
     async def main() -> None:
         persistence = Stopping(Disk())
         persistence.stop = error
@@ -335,12 +339,12 @@ def test_a_persistence_that_stops_in_its_thread_leaves_nobody_waiting(error: typ
         config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
         for call in ("load", "commit"):
             persistence.stops_in = call
-            with pytest.raises(PersistenceError, match=f"{call} of the persistence raised {error.__name__}"):
+            with pytest.raises(PersistenceError, match=f"^{call} of the persistence raised {error.__name__}"):
                 await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
         persistence.stops_in = ""
         channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
         persistence.stops_in = "commit"
-        with pytest.raises(PersistenceError, match=f"commit of the persistence raised {error.__name__}"):
+        with pytest.raises(PersistenceError, match=f"the persistence raised {error.__name__}"):
             await channel.send(b"refused")
         persistence.stops_in = ""
         await channel.send(b"stored")
@@ -349,5 +353,5 @@ def test_a_persistence_that_stops_in_its_thread_leaves_nobody_waiting(error: typ
         assert persistence.released
         await node.stop()
 
-    # In real time, in which commits have a thread.
-    asyncio.run(asyncio.wait_for(main(), 30))
+    # In real time commits have a thread.
+    run(asyncio.wait_for(main(), 30))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from shardwire._native import ChangedRecords
-from shardwire.channel.hooks import CLOSING_CALL_S, ends_process
+from shardwire.channel.hooks import CLOSING_CALL_S, ends_process, is_ours
 from shardwire.channel.storing.begun_commits import BegunCommits
 from shardwire.errors import PersistenceError, ShardwireError
 from shardwire.persistence import MemoryPersistence
@@ -23,9 +23,9 @@ _IN_USE: dict[tuple[int, str], tuple[Writer, asyncio.AbstractEventLoop]] = {}
 # Whoever puts another `commit` in its place sees all of them.
 _MEMORY_COMMIT = MemoryPersistence.commit
 
-# No future holds a `StopIteration`: who awaits it would wait for ever. A `GeneratorExit` would pass for the end of the
-# coroutine that awaits it.
-_UNCARRIED = (StopIteration, GeneratorExit)
+# No future holds a `StopIteration`: who awaits it would wait for ever. The others would pass for the end of the
+# coroutine that awaits it, or for its cancellation.
+_UNCARRIED = (StopIteration, GeneratorExit, asyncio.CancelledError)
 
 
 class Writer:
@@ -80,7 +80,9 @@ class Writer:
             await self.commit(changes)
         except ShardwireError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if is_ours(error):
+                raise
             raise _carried("commit", error) from error
 
     def commit_at_once(self, changes: ChangedRecords) -> None:
@@ -146,7 +148,9 @@ class Writer:
             given: object = persistence.load(self._channel_id)
         except ShardwireError:
             raise
-        except (Exception, GeneratorExit) as error:
+        except BaseException as error:
+            if ends_process(error):
+                raise
             raise _carried("load", error) from error
         self._loaded = True
         return _checked(given)
