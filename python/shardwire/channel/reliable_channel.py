@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import warnings
 from functools import partial
 from types import TracebackType
@@ -48,6 +49,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     def __init__(self, session: Session) -> None:
         self._session = session
         self._require_loop = session.subscriptions.require_loop
+        self._process = os.getpid()
 
     # --- what it is ---
 
@@ -306,6 +308,9 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if os.getpid() != self._process:
+            # A process forked meanwhile leaves: the channel, and the event loop, are those of the other one.
+            return
         self._require_loop()
         # After an error nobody waits for messages to arrive.
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
 class Lifetime(ABC):
-    """A node that starts when `async with` is entered, and stops when it is left."""
+    """A node that starts when `async with` is entered, and stops when it is left.
+
+    A process that is forked meanwhile leaves it as it is: it belongs to the other one.
+    """
+
+    _entered_in: int | None = None
 
     @abstractmethod
     async def start(self) -> None:
@@ -22,9 +28,11 @@ class Lifetime(ABC):
 
     async def __aenter__(self) -> Self:
         await self.start()
+        self._entered_in = os.getpid()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop()
+        if self._entered_in in (None, os.getpid()):
+            await self.stop()
