@@ -8,6 +8,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,35 @@ def test_a_state_is_free_once_the_event_loop_of_its_channel_is_closed(anew: bool
     asyncio.run(close())
     [stored] = read_channels(path)
     assert (stored.held_by, stored.lost_commits) == (None, 0)
+
+
+class Slow(SqlitePersistence):
+    """Gives nothing free before it may."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.began, self.may = threading.Event(), threading.Event()
+
+    def release(self, channel_id: str) -> None:
+        self.began.set()
+        self.may.wait()
+        super().release(channel_id)
+
+
+def test_who_asks_for_a_state_that_another_event_loop_gives_free_waits_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    left_open = Slow(path)
+
+    async def use(persistence: SqlitePersistence) -> None:
+        await close_channel(await join(MemoryNetwork(), "alice", persistence))
+
+    asyncio.run(join(MemoryNetwork(), "alice", left_open))
+    other = threading.Thread(target=lambda: asyncio.run(use(SqlitePersistence(tmp_path / "other.db"))))
+    other.start()
+    left_open.began.wait()
+    threading.Timer(0.3, left_open.may.set).start()
+    asyncio.run(use(SqlitePersistence(path)))
+    other.join()
 
 
 def test_a_state_stays_with_a_channel_whose_event_loop_is_open_and_does_not_run(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Sequence
@@ -45,9 +46,9 @@ class Writer:
         self._persistence = persistence
         self._channel_id = channel_id
         self._executor: ThreadPoolExecutor | None = None
-        self._claimed = False
         self._loaded = False
         self._outlived_loop = False
+        self._released: Future[None] | None = None
         if persistence is not None and not isinstance(persistence, MemoryPersistence):
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
         self.is_immediate = self._executor is None
@@ -127,19 +128,21 @@ class Writer:
         await asyncio.wait({releasing}, timeout=CLOSING_CALL_S)
 
     def release_without_loop(self) -> Future[None] | None:
-        """As `close`, where the event loop is closed; what is done when the state is free, None where it is already."""
+        """As `close`, where the event loop is closed, and from any thread.
+
+        Returns:
+            What is done when the state is free; None where it is already, or `close` was called before.
+        """
         self._outlived_loop = True
         self._begun = None
         if self._executor is None:
             self._release()
             return None
-        try:
-            released = self._executor.submit(self._release)
-        except RuntimeError:
-            # It was being closed.
-            return None
+        # It is shut down where the thread is told to end already.
+        with contextlib.suppress(RuntimeError):
+            self._released = self._executor.submit(self._release)
         self._executor.shutdown(wait=False)
-        return released
+        return self._released
 
     def _load(self, persistence: Persistence, before: Sequence[Future[None]] = ()) -> ChannelState | None:
         # One of them may have this very state.
@@ -167,13 +170,13 @@ class Writer:
 
     def _claim(self, persistence: Persistence, loop: asyncio.AbstractEventLoop) -> None:
         name = (id(persistence), self._channel_id)
-        if name in _IN_USE:
+        user = _IN_USE.get(name)
+        if user is not None and not user[1].is_closed():
             raise PersistenceError(
                 f"the state of channel {self._channel_id!r} in this {type(persistence).__name__} is in use by "
                 "this process already: close the other channel first, or use another persistence"
             )
         _IN_USE[name] = (self, loop)
-        self._claimed = True
 
     def _release(self) -> None:
         loaded, self._loaded = self._loaded, False
@@ -186,20 +189,18 @@ class Writer:
                 raise
             logger.exception("release of the persistence raised %s", type(error).__name__)
         finally:
-            # Another channel may have it since the loop of this one is closed.
-            if self._claimed and not self._outlived_loop:
-                _IN_USE.pop((id(self._persistence), self._channel_id), None)
-            self._claimed = False
+            name = (id(self._persistence), self._channel_id)
+            # Another channel may have it since the loop of this one is closed, and one that was refused has it not.
+            if (user := _IN_USE.get(name)) is not None and user[0] is self:
+                _IN_USE.pop(name, None)
 
 
 def _release_ended() -> list[Future[None]]:
     """Gives free what channels have that were open when their event loop was closed: nobody can close them any more.
 
-    Gives what is done when that is done.
+    Other event loops run in other threads and do the same: each gets what to wait for.
     """
-    # Other event loops run in other threads, and do the same.
-    names = [name for name, (_, user) in list(_IN_USE.items()) if user.is_closed()]
-    ended = [found[0] for name in names if (found := _IN_USE.pop(name, None)) is not None]
+    ended = [writer for writer, loop in list(_IN_USE.values()) if loop.is_closed()]
     return [released for writer in ended if (released := writer.release_without_loop()) is not None]
 
 
