@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
@@ -202,6 +203,10 @@ def _release_ended() -> list[Future[None]]:
     """
     ended = [writer for writer, loop in list(_IN_USE.values()) if loop.is_closed()]
     return [released for writer in ended if (released := writer.release_without_loop()) is not None]
+
+
+# What a process uses, one that is forked from it does not.
+os.register_at_fork(after_in_child=_IN_USE.clear)
 
 
 def _as_it_came(persistence: Persistence | None) -> MemoryPersistence | None:
