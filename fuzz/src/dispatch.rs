@@ -329,8 +329,10 @@ impl Sender {
             }
         }
         let id = transmit.transmit_id;
+        // One that was taken back meanwhile has been handed out anew, or will be.
+        let is_awaited = self.channel.is_handed_out(id);
         if is_late || self.unplaced.contains(send_id) || !self.channel.leave(id, self.now_ms) {
-            if transmit.kind == TransmitKind::First && self.channel.dispatches_in_flight() > 0 {
+            if transmit.kind == TransmitKind::First && is_awaited {
                 self.late.insert(send_id.to_owned());
             }
             self.channel.handle_late(id, now);
