@@ -70,19 +70,21 @@ class Life:
         for number in range(SENDS):
             payload = f"{name} {number}".encode()
             while not await self.try_to_send(name, payload):
-                await asyncio.sleep(TRY_AGAIN_S)
+                pass
             self.sent.add((name, payload))
             await asyncio.sleep(self.rng.uniform(*PAUSE_S))
 
     async def try_to_send(self, name: str, payload: bytes) -> bool:
+        """Whether it was sent; where not, after a while."""
         channel = self.world.channels.get(name)
-        if channel is None:
-            return False
         try:
-            await channel.send(payload)
+            if channel is not None:
+                await channel.send(payload)
+                return True
         except ShardwireError:
-            return False
-        return True
+            pass
+        await asyncio.sleep(TRY_AGAIN_S)
+        return False
 
     async def kill_now_and_then(self) -> None:
         loop = asyncio.get_running_loop()

@@ -244,7 +244,7 @@ def test_nothing_leaves_of_a_send_that_is_cancelled_while_it_is_being_stored(rul
 
 
 @pytest.mark.parametrize("cancelled", range(3))
-@pytest.mark.parametrize("cancelled_ms", (0, 1, 2, 4))
+@pytest.mark.parametrize("cancelled_ms", [0, 1, 2, 4])
 def test_what_is_sent_beside_a_send_that_is_cancelled_does_not_wait_for_it(
     tmp_path: Path, cancelled: int, cancelled_ms: int
 ) -> None:
