@@ -2,9 +2,9 @@
 //! wait for what never comes.
 
 use super::machine::Machine;
+use super::members::fitting;
 use super::name::Name;
 use super::outgoing::{ContentRef, OutgoingRef};
-use crate::sds::ids::entry_bytes_max;
 use crate::wire::sds::{EntryView, HistoryEntry, MessageView, encode_history};
 
 /// A send that was taken back, and what it followed.
@@ -58,26 +58,15 @@ impl Machine {
             let Some(wire) = content.wire.clone() else {
                 continue;
             };
-            let Ok(mut view) = MessageView::decode(&wire, self.config.wire_format) else {
+            let Ok(view) = MessageView::decode(&wire, self.config.wire_format) else {
                 continue;
             };
             let (fields, grown) = named.get_or_insert_with(|| {
                 self.fields_without(&view, taken_back, &mut followed, fixed.header_left)
             });
-            let mut left = fixed.header_left.saturating_sub(*grown);
-            view.repair_request.truncate(
-                view.repair_request
-                    .iter()
-                    .take_while(|request| {
-                        let bytes = entry_bytes_max(&HistoryEntry::from(**request));
-                        let fits = bytes <= left;
-                        left = left.saturating_sub(bytes);
-                        fits
-                    })
-                    .count(),
-            );
-            let requests: Vec<HistoryEntry> =
-                view.repair_request.into_iter().map(Into::into).collect();
+            let left = fixed.header_left.saturating_sub(*grown);
+            let requests = view.repair_request.into_iter().map(HistoryEntry::from);
+            let requests = fitting(requests.collect(), left);
             let again = self.encode(
                 &message_id,
                 Some(lamport),

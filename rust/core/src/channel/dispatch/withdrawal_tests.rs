@@ -371,7 +371,7 @@ fn what_names_a_cancelled_send_and_has_not_left_leaves_without_it() {
 }
 
 #[test]
-fn what_has_left_or_names_what_was_heard_is_as_it_was() {
+fn what_has_left_in_part_names_a_cancelled_send_still() {
     let mut alice = Alice::new();
     alice.submit(ONE, 1, 0);
     alice.submit(OTHER, 2, 0);
