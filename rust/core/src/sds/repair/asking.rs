@@ -23,7 +23,8 @@ const REQUESTS_PER_MESSAGE_MAX: usize = 3;
 const REPAIR_SYNC_INTERVAL_MS: i64 = 1_000;
 const REPAIR_SYNC_INTERVAL_MS_MIN: i64 = 100;
 /// A message is asked for so often in the channel by syncs that leave for it at once; then by what
-/// leaves anyway, or by a sync T_max after the last message that asked for anything.
+/// leaves anyway, or, where something came that its namer had named, by a sync T_max after the last
+/// message that asked for anything.
 const URGENT_ROUNDS: u32 = 2;
 /// Where the others ask for a message so much oftener than we do, no sync of ours leaves for it.
 const OUTNUMBERED: u32 = 3;
@@ -322,11 +323,13 @@ impl Asking {
 
     fn ask_at(&mut self, entry: HistoryEntry, named_by: Arc<str>, at_ms: i64) {
         let (ours, all) = self.asked_for(&entry.message_id);
+        let may_have_sync =
+            all.saturating_sub(ours) < OUTNUMBERED && self.requests.is_proven(&named_by);
         let haste = match all {
             // Where nothing leaves by itself, there is nothing to ride on.
             _ if !self.syncs => Haste::Urgent,
             ..URGENT_ROUNDS => Haste::Urgent,
-            _ if all.saturating_sub(ours) < OUTNUMBERED => Haste::Patient,
+            _ if may_have_sync => Haste::Patient,
             _ => Haste::Rides,
         };
         let in_vain = self.doublings(&entry.message_id) > 0;
@@ -428,6 +431,23 @@ mod tests {
     /// Something is missing since 0, and was asked for so often in an earlier life.
     fn missing(asked: (u32, u32)) -> Asking {
         let mut asking = of_bob();
+        asking.restore_asked(ID, asked);
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.settle(T_MIN_MS);
+        asking
+    }
+
+    /// Something came that carol had named.
+    fn prove_carol(asking: &mut Asking) {
+        asking.on_missing(entry("came"), &"carol".into(), 0);
+        asking.on_came(&Name::new("came"), 0);
+        asking.on_done(&Name::new("came"));
+    }
+
+    /// As [`missing`], where something came that its namer had named.
+    fn missing_of_proven(asked: (u32, u32)) -> Asking {
+        let mut asking = of_bob();
+        prove_carol(&mut asking);
         asking.restore_asked(ID, asked);
         asking.on_missing(entry(ID), &"carol".into(), 0);
         asking.settle(T_MIN_MS);
@@ -564,7 +584,8 @@ mod tests {
     #[test]
     fn what_was_asked_for_in_haste_in_vain_has_a_sync_t_max_after_the_last_that_asked() {
         let asked = (URGENT_ROUNDS, URGENT_ROUNDS);
-        let mut asking = missing(asked);
+        assert_eq!(missing(asked).next_request_ms(), None);
+        let mut asking = missing_of_proven(asked);
         asking.restore_asked("other", asked);
         asking.on_missing(entry("other"), &"carol".into(), 0);
         asking.settle(T_MIN_MS);
@@ -591,7 +612,7 @@ mod tests {
             ((5, 5 + OUTNUMBERED - 1), true),
             ((5, 5 + OUTNUMBERED), false),
         ] {
-            let asking = missing(asked);
+            let asking = missing_of_proven(asked);
             assert_eq!(asking.next_request_ms().is_some(), has_sync);
             assert_eq!(asking.requests_held(), 1);
         }

@@ -139,6 +139,11 @@ impl RequestBuffer {
         taken
     }
 
+    /// Whether something came that this participant had named.
+    pub fn is_proven(&self, named_by: &str) -> bool {
+        self.proven.contains(named_by)
+    }
+
     /// It is asked for no more.
     pub fn remove(&mut self, message_id: &Name) -> Option<Request> {
         let request = self.by_id.remove(message_id)?;
