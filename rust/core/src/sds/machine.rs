@@ -363,8 +363,8 @@ impl Machine {
     }
 
     /// As [`Machine::withdraw`], where `is_held` knows transmissions that were handed out and have not left.
-    /// Gives the sends of which such transmissions are void, since their messages named it; they leave again
-    /// when their failure is told. `None` where the send is finished or unknown.
+    /// Gives the sends of which such transmissions are void, since their messages named it: each is to be told
+    /// by [`Machine::handle_transmit_void`], and what it was leaves as it is now. `None` where the send is finished or unknown.
     pub fn withdraw_among(
         &mut self,
         send_id: &str,

@@ -4,7 +4,7 @@
 use super::machine::Machine;
 use super::members::fitting;
 use super::name::Name;
-use super::outgoing::{ContentRef, OutgoingRef};
+use super::outgoing::{ContentRef, FixedHistory, OutgoingRef};
 use crate::wire::sds::{EntryView, HistoryEntry, MessageView, encode_history};
 
 /// A send that was taken back, and what it followed.
@@ -43,15 +43,7 @@ impl Machine {
         let encoded = (0..).zip(&send.contents);
         let encoded = encoded.filter(|(_, content)| content.wire.is_some());
         let places: Vec<ContentRef> = encoded.map(|(ordinal, _)| (handle, ordinal)).collect();
-        let mut followed = taken_back.followed.clone();
-        followed.retain(|id| !fixed.ids.contains(id));
-        // They stand where the first of those stood that are named no more.
-        let at = fixed
-            .ids
-            .iter()
-            .position(|id| taken_back.message_ids.contains(id));
-        fixed.ids.retain(|id| !taken_back.message_ids.contains(id));
-        let mut named = None;
+        let mut again = None;
         for place in places {
             let content = self.outgoing.content(place).expect("it was just found");
             let (lamport, message_id) = (content.lamport, content.message_id.clone());
@@ -61,32 +53,30 @@ impl Machine {
             let Ok(view) = MessageView::decode(&wire, self.config.wire_format) else {
                 continue;
             };
-            let (fields, grown) = named.get_or_insert_with(|| {
-                self.fields_without(&view, taken_back, &mut followed, fixed.header_left)
-            });
-            let left = fixed.header_left.saturating_sub(*grown);
+            let history = again
+                .get_or_insert_with(|| self.history_without(&view, taken_back, fixed.header_left));
             let requests = view.repair_request.into_iter().map(HistoryEntry::from);
-            let requests = fitting(requests.collect(), left);
-            let again = self.encode(
+            let requests = fitting(requests.collect(), history.header_left);
+            let wire = self.encode(
                 &message_id,
                 Some(lamport),
-                fields,
+                &history.fields,
                 view.bloom_filter,
                 &requests,
                 view.content,
             );
-            if let Some(again) = again {
-                self.outgoing.on_encoded_again(place, again);
+            if let Some(wire) = wire {
+                self.outgoing.on_encoded_again(place, wire);
             }
         }
-        if let Some((fields, grown)) = named {
-            fixed.header_left = fixed.header_left.saturating_sub(grown);
+        if let Some(again) = again {
+            fixed.ids = again.ids;
+            fixed.header_left = again.header_left;
+            // They are gone once the last content was encoded.
             if !fixed.fields.is_empty() {
-                fixed.fields = fields;
+                fixed.fields = again.fields;
             }
         }
-        let at = at.unwrap_or(0).min(fixed.ids.len());
-        fixed.ids.splice(at..at, followed);
         if let Some(send) = self.outgoing.get_mut(handle) {
             send.history = Some(fixed);
             if send.contents.len() > 1 {
@@ -95,39 +85,48 @@ impl Machine {
         }
     }
 
-    /// The fields of a causal history that names what was followed, as far as there is room, instead of what
-    /// was taken back; and by how many bytes they are more.
-    fn fields_without(
+    /// What a message names, where what was taken back gives its place to what that followed, as far as there
+    /// is room.
+    fn history_without(
         &self,
         message: &MessageView<'_>,
         taken_back: &TakenBack,
-        followed: &mut Vec<Name>,
-        room: usize,
-    ) -> (Vec<u8>, usize) {
+        header_left: usize,
+    ) -> FixedHistory {
         let encode = |entries: &[EntryView<'_>]| {
             encode_history(entries.iter().copied(), self.config.wire_format, Vec::new())
         };
-        let before = encode(&message.causal_history).len();
+        let history = &message.causal_history;
+        let room = encode(history).len() + header_left;
         let is_taken_back = |entry: &EntryView<'_>| {
             let mut ids = taken_back.message_ids.iter();
             ids.any(|id| id.as_bytes() == entry.message_id)
         };
-        let at = message.causal_history.iter().position(is_taken_back);
-        let kept = message.causal_history.iter().copied();
-        let kept: Vec<_> = kept.filter(|entry| !is_taken_back(entry)).collect();
-        let at = at.unwrap_or(0).min(kept.len());
+        let at = history.iter().position(is_taken_back).unwrap_or(0);
+        let kept = history.iter().filter(|entry| !is_taken_back(entry));
+        let kept: Vec<_> = kept.copied().collect();
+        let followed = taken_back.followed.iter().map(|id| EntryView {
+            message_id: id.as_bytes(),
+            retrieval_hint: None,
+            sender_id: None,
+        });
+        let is_new = |entry: &EntryView<'_>| {
+            let mut kept = kept.iter();
+            kept.all(|kept| kept.message_id != entry.message_id)
+        };
+        let mut followed: Vec<_> = followed.filter(is_new).collect();
         loop {
-            let of_followed = followed.iter().map(|id| EntryView {
-                message_id: id.as_bytes(),
-                retrieval_hint: None,
-                sender_id: None,
-            });
             let mut entries = kept.clone();
-            entries.splice(at..at, of_followed);
+            entries.splice(at..at, followed.iter().copied());
             let fields = encode(&entries);
-            if fields.len() <= before + room || followed.pop().is_none() {
-                let grown = fields.len().saturating_sub(before);
-                return (fields, grown);
+            if fields.len() <= room || followed.pop().is_none() {
+                let ids = entries.iter();
+                return FixedHistory {
+                    ids: ids.map(|entry| Name::from_wire(entry.message_id)).collect(),
+                    header_left: room.saturating_sub(fields.len()),
+                    fields,
+                    bloom_filter: None,
+                };
             }
         }
     }
