@@ -151,6 +151,9 @@ class Output:
 
         The end does, for as long as it takes; once the command should end, for no longer than nothing is read within
         `UNREAD_S`. What is not written by then never is.
+
+        Raises:
+            OSError: The standard output takes nothing more, and not because its reader left.
         """
         async with errors_without_blocking(interruption):
             if sys.stdout is None:
@@ -167,6 +170,9 @@ class Output:
                     giving_up.cancel()
                     self._writer.end()
                     self._writer = None
+                    if self.failure is not None:
+                        # What it was for could not be told, however it ended.
+                        raise self.failure from None
 
     async def written(self) -> bool:
         """Whether all that was told so far is written; returns once that is known."""

@@ -216,13 +216,8 @@ async def taking_part(participation: Participation, interruption: Interruption) 
         OSError: The standard output could not be written.
     """
     output = Output(as_json=participation.as_json, quiet=participation.quiet, on_closed=interruption.want)
-    try:
-        async with output.without_blocking(interruption), _joined(participation, interruption, output) as member:
-            yield member
-    finally:
-        if output.failure is not None:
-            # What it was for could not be told, however it ended.
-            raise output.failure from None
+    async with output.without_blocking(interruption), _joined(participation, interruption, output) as member:
+        yield member
 
 
 @asynccontextmanager

@@ -47,40 +47,26 @@ async def record(
         OSError: The directory, or the standard output, cannot be written.
     """
     async with output.without_blocking(interruption):
-        code = await _record(node, interruption, output, topics, directory, rows_per_file, interval_ms, for_s)
-    if output.failure is not None:
-        raise output.failure
-    return code
-
-
-async def _record(
-    node: TransportNode,
-    interruption: Interruption,
-    output: Output,
-    topics: tuple[str, ...],
-    directory: Path,
-    rows_per_file: int,
-    interval_ms: int,
-    for_s: float | None,
-) -> int:
-    try:
-        await interruption.unless(node.start())
-        recorder = Recorder(node, topics, directory, rows_per_file=rows_per_file, interval_ms=interval_ms)
-        async with recorder:
-            output.event("recording", node=node.name, topics=list(topics), directory=str(directory))
-            of = topics[0] if len(topics) == 1 else f"{len(topics)} topics"
-            output.remark(f"what {node.name} hears of {of} goes into {directory}; Ctrl-C ends it")
-            was_heard = await _until_done(recorder, interruption, output, for_s)
-    finally:
-        await node.stop()
-    output.event("recorded", rows=recorder.rows_written, gaps=recorder.gaps)
-    count = f"{recorder.rows_written:,} message{'' if recorder.rows_written == 1 else 's'}"
-    output.result(f"{count} in {directory}")
-    if not recorder.rows_written:
-        output.remark("nothing came: do others send on this topic, and what does `shardwire doctor` say of the node?")
-    if recorder.gaps:
-        output.remark(f"{recorder.gaps} times messages may have passed the node by: the archive has gaps there")
-    return int(not was_heard)
+        try:
+            await interruption.unless(node.start())
+            recorder = Recorder(node, topics, directory, rows_per_file=rows_per_file, interval_ms=interval_ms)
+            async with recorder:
+                output.event("recording", node=node.name, topics=list(topics), directory=str(directory))
+                of = topics[0] if len(topics) == 1 else f"{len(topics)} topics"
+                output.remark(f"what {node.name} hears of {of} goes into {directory}; Ctrl-C ends it")
+                was_heard = await _until_done(recorder, interruption, output, for_s)
+        finally:
+            await node.stop()
+        output.event("recorded", rows=recorder.rows_written, gaps=recorder.gaps)
+        count = f"{recorder.rows_written:,} message{'' if recorder.rows_written == 1 else 's'}"
+        output.result(f"{count} in {directory}")
+        if not recorder.rows_written:
+            output.remark(
+                "nothing came: do others send on this topic, and what does `shardwire doctor` say of the node?"
+            )
+        if recorder.gaps:
+            output.remark(f"{recorder.gaps} times messages may have passed the node by: the archive has gaps there")
+        return int(not was_heard)
 
 
 async def _until_done(recorder: Recorder, interruption: Interruption, output: Output, for_s: float | None) -> bool:
