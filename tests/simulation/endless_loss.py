@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
-import multiprocessing
 import os
 import random
 import sys
@@ -21,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from shardwire import ChannelConfig, ReliableChannel, close_channel, create_reliable_channel
 from shardwire.node import MemoryNetwork, NetworkConditions, run_virtual
+from tests.simulation import processes
 
 LOSS = 0.3
 SENDS = 40
@@ -160,12 +159,7 @@ def _judge(seed: int) -> Outcome:
 
 def run_many(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     """Runs worlds in `jobs` processes; their outcomes in the order of the seeds."""
-    with multiprocessing.get_context("spawn").Pool(jobs, _quiet) as pool:
-        yield from pool.imap(_judge, seeds)
-
-
-def _quiet() -> None:
-    logging.getLogger("shardwire").setLevel(logging.CRITICAL)
+    return processes.run_many(_judge, seeds, jobs)
 
 
 def main() -> int:

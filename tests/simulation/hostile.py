@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import logging
-import multiprocessing
 import os
 import random
 import sys
@@ -28,6 +26,7 @@ from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.events import IrretrievableMessageEvent
 from shardwire.node import MemoryNetwork, MessageEnvelope, MessageReceived, NetworkConditions, run_virtual
 from shardwire.segmentation import SegmentationConfig, segment
+from tests.simulation import processes
 
 CHANNEL = "room"
 TOPIC = "/hostile/1/room/proto"
@@ -416,12 +415,7 @@ def _judge(seed: int) -> Outcome:
 
 def run_many(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     """Runs worlds in `jobs` processes; their outcomes in the order of the seeds."""
-    with multiprocessing.get_context("spawn").Pool(jobs, _quiet) as pool:
-        yield from pool.imap(_judge, seeds, chunksize=4)
-
-
-def _quiet() -> None:
-    logging.getLogger("shardwire").setLevel(logging.CRITICAL)
+    return processes.run_many(_judge, seeds, jobs, worlds_at_once=4)
 
 
 def main() -> int:

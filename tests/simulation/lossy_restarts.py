@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
-import multiprocessing
 import os
 import random
 import statistics
@@ -17,11 +15,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from channel_world import World
-
 from shardwire import ChannelConfig
 from shardwire.errors import ShardwireError
 from shardwire.node import MemoryNetwork, NetworkConditions, run_virtual
+from tests.channel_world import World
+from tests.simulation import processes
 
 CONDITIONS = NetworkConditions(loss=0.24, duplicate=0.1, delay_ms=(1, 40), reorder=0.1)
 PARTICIPANTS = ("p0", "p1", "p2")
@@ -132,12 +130,7 @@ def run_restarts(seed: int) -> Outcome:
 
 def run_many(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     """Runs worlds in `jobs` processes; their outcomes in the order of the seeds."""
-    with multiprocessing.get_context("spawn").Pool(jobs, _quiet) as pool:
-        yield from pool.imap(run_restarts, seeds)
-
-
-def _quiet() -> None:
-    logging.getLogger("shardwire").setLevel(logging.CRITICAL)
+    return processes.run_many(run_restarts, seeds, jobs)
 
 
 def main() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import logging
 import multiprocessing
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.simulation.checkers import check
+from tests.simulation.processes import quiet
 from tests.simulation.run import run_world
 from tests.simulation.worlds import FAULT_KINDS, make_world
 
@@ -114,12 +114,7 @@ def prepare(*, verbose: bool = False) -> None:
     # What is imported stays: the look for garbage after each world passes it over.
     gc.freeze()
     if not verbose:
-        _quiet()
-
-
-def _quiet() -> None:
-    """Channels warn of every fault that a world has."""
-    logging.getLogger("shardwire").setLevel(logging.CRITICAL)
+        quiet()
 
 
 class StateFile:
