@@ -8,6 +8,7 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, SdsConfig
+from shardwire.events import IrretrievableMessageEvent
 from shardwire.node import StorePage, StoreQuery
 from shardwire.node.virtual_time import VirtualClock
 
@@ -132,3 +133,36 @@ def test_a_channel_that_is_stopped_while_it_asks_a_store_asks_again_when_it_star
         await asyncio.sleep(5)
 
     assert run_world(scenario).messages("bob") == [b"missed"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_was_away_for_longer_than_the_logs_of_others_reach_is_heard_at_once(restarts: bool) -> None:
+    """What it names was delivered and forgotten: nobody waits for it, or asks the store for all the past."""
+    log_messages_max = 20
+    sends = 300
+    config = ChannelConfig.logos(sds=SdsConfig(log_messages_max=log_messages_max))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config, on_disk=True)
+        bob = await world.join("bob", config, on_disk=True)
+        await alice.send(b"before")
+        await bob.send(b"before, too")
+        await asyncio.sleep(20)
+        world.nodes["bob"].go_offline()
+        for number in range(sends):
+            await alice.send(b"meanwhile %d" % number)
+            await asyncio.sleep(0.05)
+        if restarts:
+            await world.crash("alice")
+            alice = await world.join("alice", config, on_disk=True)
+        await asyncio.sleep(20)
+        world.nodes["bob"].go_online()
+        await bob.send(b"back")
+        await asyncio.sleep(5)
+        assert world.messages("alice")[-1] == b"back"
+        assert alice.stats()["missing"] == 0
+        await asyncio.sleep(400)
+        assert world.of("alice", IrretrievableMessageEvent) == []
+        assert len(world.messages("bob")) == sends + 1
+
+    run_world(scenario)

@@ -502,3 +502,85 @@ fn what_is_lacking_of_a_send_that_is_given_up_is_not_asked_for_twice() {
     assert_eq!(missing(&bob), [id(ONE, 2)]);
     assert_eq!(stat(&bob, "incoming_sends"), 1);
 }
+
+// --- what left the log ----------------------------------------------------------------------------
+
+/// Messages of alice in one content each, whose send ids are numbers.
+fn hear_many(bob: &mut Bob, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        // Nothing is as old as what left the log.
+        bob.now_ms += 1;
+        bob.hear_content(&format!("{number:032x}"), 0, [1, 0]);
+        make_whole(bob, &format!("{number:032x}"), 1, &[]);
+    }
+}
+
+const LOG: usize = 10;
+/// With so many that left the log their records go.
+const RECORDED: usize = 256;
+
+fn with_small_log() -> Bob {
+    Bob::of(Config {
+        log_messages_max: LOG,
+        enable_repair: false,
+        timeout_for_lost_messages_ms: LOST_MS,
+        ..config()
+    })
+}
+
+#[test]
+fn nothing_waits_for_a_message_that_was_delivered_and_left_the_log() {
+    let mut bob = with_small_log();
+    hear_many(&mut bob, 0..LOG + 1);
+    let content = |number: usize, ordinal| id(&format!("{number:032x}"), ordinal);
+    assert!(!bob.machine.holds(&content(0, 0)) && bob.machine.holds(&content(1, 0)));
+    // Any content stands for its send.
+    for named_id in [content(0, 0), content(0, 1), content(1, 1)] {
+        hear_named(&mut bob, named(&named_id));
+        let gone = hear_whole(
+            &mut bob,
+            after(&format!("after {named_id}"), named(&named_id)),
+        );
+        assert_eq!(gone.len(), 1, "{named_id}");
+    }
+    assert!(missing(&bob).is_empty());
+    hear_named(&mut bob, named(&content(LOG + 1, 0)));
+    assert_eq!(missing(&bob), [content(LOG + 1, 0)]);
+}
+
+#[test]
+fn what_left_the_log_in_an_earlier_life_is_waited_for_as_little() {
+    for count in [LOG + 1, LOG + RECORDED + 1] {
+        let mut stored = Stored::default();
+        let mut bob = with_small_log();
+        for number in 0..count {
+            hear_many(&mut bob, number..number + 1);
+            stored.take(&mut bob);
+        }
+        assert!(stored.count("sds.log") <= LOG + RECORDED);
+        // In the first life of them, and the second.
+        for _ in 0..2 {
+            bob = stored.restart_as(with_small_log(), bob);
+            for number in [0, count - LOG - 1] {
+                let named_id = id(&format!("{number:032x}"), 0);
+                let gone = hear_whole(&mut bob, after("after", named(&named_id)));
+                assert!(missing(&bob).is_empty(), "{number} of {count}: {gone:?}");
+            }
+            hear_many(&mut bob, count..count + 2 * LOG);
+        }
+    }
+}
+
+#[test]
+fn without_send_ids_a_later_message_may_have_the_id_of_one_that_left_the_log() {
+    let mut bob = Bob::of(Config {
+        log_messages_max: 1,
+        message_id: MessageIdRule::ContentSha256,
+        ..config()
+    });
+    let id = id(ONE, 0);
+    hear_whole(&mut bob, message("alice", &id, b"content"));
+    hear_whole(&mut bob, message("alice", "other", b"content"));
+    hear_named(&mut bob, named(&id));
+    assert_eq!(missing(&bob), [id]);
+}

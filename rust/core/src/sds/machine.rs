@@ -1039,9 +1039,11 @@ impl Machine {
             let exactly = self.lamport.span(HORIZON_EXACTLY_MS);
             self.participants
                 .on_forgotten(&entry.sender_id, entry.lamport, exactly);
+            self.incoming.on_forgotten(&entry.message_id);
             self.acknowledgements.forget(gone, &mut entry);
             self.anti_entropy.forget(gone);
         }
+        self.incoming.on_held(message_id);
         self.filter.insert(message_id.clone());
         entry
     }

@@ -1,5 +1,6 @@
 //! What becomes of messages that came before, or ask for something.
 
+use super::outgoing::FINISHED_CONTENTS_MAX;
 use super::sync::lacking::statement;
 use super::tests::{
     Bob, ONE, OTHER, T_MAX_MS, asked_ms, asks_for, at, config, id, message, named, names, sync,
@@ -253,6 +254,35 @@ fn an_echo_of_ours_is_ours_and_anything_else_under_our_name_a_conflict() {
             "{message_id}"
         );
     }
+}
+
+#[test]
+fn what_is_repeated_of_ours_after_it_left_the_log_is_no_conflict() {
+    let mut bob = Bob::of(Config {
+        log_messages_max: FINISHED_CONTENTS_MAX,
+        ..config()
+    });
+    let mut wires = Vec::new();
+    // More finished sends than are remembered.
+    for number in 0..FINISHED_CONTENTS_MAX + 2 {
+        let content = Octets::from(number.to_string().into_bytes());
+        let send_id = format!("{number:032x}");
+        bob.machine.send(&send_id, vec![content], 1).unwrap();
+        wires.extend(bob.leaving().into_iter().map(|transmit| transmit.payload));
+        bob.hear(names("alice", &[id(&send_id, 0)]));
+        bob.events();
+    }
+    let first = id(&format!("{:032x}", 0), 0);
+    assert!(!bob.machine.holds(&first));
+    assert!(
+        bob.machine
+            .outgoing
+            .find_content(first.as_bytes())
+            .is_none()
+    );
+    let now = at(bob.now_ms);
+    bob.machine.handle_message(&wires[0], None, false, now);
+    assert_eq!(bob.events(), [Event::MessageDropped(Dropped::Own)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! Deliver Message, kept between sends).
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
@@ -13,6 +13,7 @@ use hashlink::{LinkedHashMap, LinkedHashSet};
 use super::lost::LostKeys;
 use super::missing::{MissingMessage, MissingMessages};
 use super::named::NamedSends;
+use super::past::PastSends;
 use super::rare::RareSet;
 use super::send::{IncomingSend, Place, SendRef};
 use crate::sds::config::{Config, Randomness};
@@ -131,6 +132,7 @@ pub struct Incoming {
     pairs: usize,
     pub(super) missing: MissingMessages,
     pub(super) lost: LostKeys,
+    pub(super) past: PastSends,
     /// Ids of contents that came under our own name. Not kept over a restart.
     pub(super) own_names: LinkedHashSet<Name>,
     /// Of the content that came last, what was missing, and when it came: until the owner has read it.
@@ -174,6 +176,7 @@ impl Incoming {
             pairs: 0,
             missing: MissingMessages::new(config.missing_messages_max),
             lost: LostKeys::new(config.missing_messages_max),
+            past: PastSends::new(config.log_messages_max),
             own_names: LinkedHashSet::new(),
             found: None,
             named: NamedSends::new(config),
@@ -1047,6 +1050,16 @@ impl Incoming {
     /// Keys that nothing waits for whose records changed since the last call.
     pub fn poll_changed_lost(&mut self) -> Vec<(Name, Option<bool>)> {
         self.lost.poll_changed()
+    }
+
+    /// Whether the record of an entry that left the log stays for now.
+    pub fn keeps_record(&self, message_id: &Name) -> bool {
+        self.past.keeps_record(message_id)
+    }
+
+    /// Records of what left the log that are new since the last call or go, and entries whose records go.
+    pub fn poll_past(&mut self) -> (BTreeMap<u32, Option<Vec<u64>>>, Vec<Name>) {
+        self.past.poll_changed()
     }
 
     /// Keys of the sends that a send waits for.

@@ -14,7 +14,7 @@ use super::send::{IncomingSend, SendRef};
 use crate::sds::events::Event;
 use crate::sds::ids::{
     MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX, claimed_key, content_id,
-    id_in, is_joined,
+    id_in, is_joined, split_content_id,
 };
 use crate::sds::log::{Entry, Log};
 use crate::sds::name::Name;
@@ -122,6 +122,9 @@ impl Incoming {
                 if first.is_some_and(is_of_it) {
                     // Any content of a delivered send stands for it, also one that was never received
                     // here.
+                    return None;
+                }
+                if self.is_past(message_id) {
                     return None;
                 }
                 // What came under the id is enough for what follows it.
@@ -738,6 +741,27 @@ impl Incoming {
         }
     }
 
+    /// A content of a send that was delivered, or of one of ours, left the log: who names it later is told
+    /// nothing new. Without send ids a later message may have its id again.
+    pub fn on_forgotten(&mut self, message_id: &Name) {
+        if self.by_send
+            && let Some((send_id, _)) = split_content_id(message_id)
+        {
+            self.past.remember(send_id, message_id);
+        }
+    }
+
+    /// The log holds a content, which may have left it before.
+    pub fn on_held(&mut self, message_id: &Name) {
+        self.past.on_held(message_id);
+    }
+
+    /// Whether the send of a content is known to have left the log.
+    pub fn is_past(&self, message_id: &str) -> bool {
+        let place = self.place_of(message_id);
+        place.is_some_and(|(send_id, _)| self.past.contains(send_id))
+    }
+
     // --- stored form ----------------------------------------------------------------------------
 
     /// Restores a missing message.
@@ -771,6 +795,11 @@ impl Incoming {
     /// Restores a key that nothing waits for.
     pub fn restore_lost(&mut self, key: Name, askable: bool) {
         self.lost.remember(key, askable);
+    }
+
+    /// Restores a record of what left the log; they come in the order of their numbers.
+    pub fn restore_past(&mut self, number: u32, fingerprints: impl IntoIterator<Item = u64>) {
+        self.past.restore(number, fingerprints);
     }
 }
 

@@ -7,6 +7,7 @@ mod given_up;
 mod lost;
 mod missing;
 mod named;
+mod past;
 mod rare;
 mod rivals;
 mod send;

@@ -15,6 +15,7 @@
 //! | `sds.incoming` | key of the send | a send of another participant that is not delivered |
 //! | `sds.missing` | message id | what a history names and is not here |
 //! | `sds.lost` | key of the send | what nothing waits for |
+//! | `sds.past` | number | fingerprints of sends that left the log |
 //! | `sds.given_up` | send and sender | what is withheld |
 //! | `sds.rival` | name of the rival | what was handed up beside another content of its id |
 //! | `sds.answer` | message id | what is to be answered |
@@ -46,6 +47,7 @@ pub(super) const OUTGOING: &str = "sds.outgoing";
 pub(super) const INCOMING: &str = "sds.incoming";
 pub(super) const MISSING: &str = "sds.missing";
 pub(super) const LOST: &str = "sds.lost";
+pub(super) const PAST: &str = "sds.past";
 pub(super) const GIVEN_UP: &str = "sds.given_up";
 pub(super) const RIVAL: &str = "sds.rival";
 pub(super) const ANSWER: &str = "sds.answer";

@@ -12,8 +12,8 @@ use super::write::{
     QUEUED, RECONSTRUCTED, SIBLINGS_REPORTED, SPARE,
 };
 use super::{
-    ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, RIVAL,
-    SEND, STATE, VERSION,
+    ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, PAST,
+    RIVAL, SEND, STATE, VERSION,
 };
 use crate::sds::config::Now;
 use crate::sds::ids::{content_id, id_in};
@@ -235,6 +235,16 @@ impl Machine {
         for (key, record) in kinds.take(LOST) {
             if let Some(askable) = self.read(&record, |fields| fields.byte()) {
                 self.incoming.restore_lost(key, askable != 0);
+            }
+        }
+        for (number, record) in kinds.take_sorted(PAST) {
+            let number = u32::from_str_radix(&number, 16).ok();
+            let fingerprints = self.read(&record, |fields| {
+                let fingerprints: Vec<u64> = std::iter::from_fn(|| fields.long()).collect();
+                number.zip(Some(fingerprints))
+            });
+            if let Some((number, fingerprints)) = fingerprints {
+                self.incoming.restore_past(number, fingerprints);
             }
         }
         for (name, _) in kinds.take_sorted(GIVEN_UP) {

@@ -2,8 +2,8 @@
 
 use super::fields::Writer;
 use super::{
-    ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, RIVAL,
-    Record, SEND, STATE, VERSION, Value,
+    ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, PAST,
+    RIVAL, Record, SEND, STATE, VERSION, Value,
 };
 use crate::sds::incoming::{Incoming, IncomingSend};
 use crate::sds::log::{Change, Entry};
@@ -47,6 +47,7 @@ impl Machine {
                 Change::Entry(entry) => {
                     record(LOG, &entry.message_id, Some(log_entry(entry, incoming)))
                 }
+                Change::Forgotten(message_id) if incoming.keeps_record(message_id) => return,
                 Change::Forgotten(message_id) => record(LOG, message_id, None),
                 Change::Message(message_id, message) => {
                     // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
@@ -102,6 +103,7 @@ impl Machine {
         self.incoming.poll_changed(false);
         self.incoming.poll_changed_missing();
         self.incoming.poll_changed_lost();
+        self.incoming.poll_past();
         self.given_up.poll_changed();
         self.rivals.poll_changed();
         self.answering.poll_changed();
@@ -155,6 +157,19 @@ impl Machine {
             let fields = askable.map(|askable| Writer::new().byte(u8::from(askable)).seal());
             records.put(out, LOST, key, fields);
         }
+        let (past, left) = self.incoming.poll_past();
+        for (number, fingerprints) in past {
+            let fields = fingerprints.map(|fingerprints| {
+                let mut writer = Writer::new();
+                for fingerprint in fingerprints {
+                    writer.long(fingerprint);
+                }
+                writer.seal()
+            });
+            out.push(record(PAST, &Name::new(&format!("{number:08x}")), fields));
+        }
+        let left = left.iter().filter(|id| !self.log.contains(id.as_bytes()));
+        out.extend(left.map(|message_id| record(LOG, message_id, None)));
         for (name, known) in self.given_up.poll_changed() {
             records.put(out, GIVEN_UP, name, known.then(|| vec![VERSION]));
         }
