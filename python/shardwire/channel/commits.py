@@ -47,6 +47,8 @@ class Commits:
         # What waits for a commit that succeeds, oldest first.
         self._unfinished: list[Collected] = []
         self.failures = 0
+        # Before this time a further failure is told at level debug: callers have commits tried more often.
+        self._told_until_ms = 0
 
     @property
     def stores(self) -> bool:
@@ -116,14 +118,22 @@ class Commits:
             raise error
         else:
             # What the driver of a database raises is no reason to give up either.
-            logger.error("the persistence raised %s", type(error).__name__, exc_info=error)
+            logger.log(self._level(), "the persistence raised %s", type(error).__name__, exc_info=error)
             failure = PersistenceError(f"the persistence raised {type(error).__name__}: nothing was stored")
             failure.__cause__ = error
             self._on_failed(failure)
 
     def _on_failed(self, error: PersistenceError) -> None:
         """Callers of `send` hear of it; what this commit covers leaves or is handed over once a later one succeeds."""
+        level = self._level()
         self.failures += 1
-        logger.error("state cannot be stored, nothing is sent or delivered meanwhile: %s", error)
         now = Now(self._clock.monotonic_ms(), self._clock.epoch_ms())
+        logger.log(level, "state cannot be stored, nothing is sent or delivered meanwhile: %s", error)
+        if level == logging.ERROR:
+            self._told_until_ms = now.monotonic_ms + self.pause_ms
         self._engine.on_commit_failed(self._unfinished[-1], error, now)
+
+    def _level(self) -> int:
+        """At which a failure is told."""
+        told_lately = self.failures and self._clock.monotonic_ms() < self._told_until_ms
+        return logging.DEBUG if told_lately else logging.ERROR

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from shardwire.channel.commits import Commits
+from shardwire.channel.commits import COMMIT_PAUSE_MS_MIN, Commits
 from shardwire.channel.engine import Engine
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.node.clock import Clock
@@ -88,6 +88,8 @@ class Driver:
         self._received_timer: asyncio.TimerHandle | None = None
         self._flushes: list[asyncio.Future[None]] = []
         self._closed = asyncio.Event()
+        # Set while somebody waits for the next commit, which comes soon then though others failed; and at the end.
+        self._hurry = asyncio.Event()
         self._ended = False
         self._process_task_min_elapse_ms = process_task_min_elapse_ms
 
@@ -100,14 +102,19 @@ class Driver:
         self._inputs.append(action)
         self._wake.set()
 
+    def post_for_caller(self, action: Input) -> None:
+        """Queues an input whose caller waits until it is durable, or cannot be stored."""
+        self.post(action)
+        self._hurry.set()
+
     def apply(self, action: Input) -> None:
         """Applies an input now, behind those that are ahead of it, where what they change is durable at once.
 
-        Else it is queued; so it is where so many, or for so long, were applied without a turn of the driver that others
-        must have one.
+        Else it is queued, as for a caller that waits; so it is where so many, or for so long, were applied without a
+        turn of the driver that others must have one.
         """
         if self._is_busy or self._ended or not self._commits.may_commit_at_once:
-            self.post(action)
+            self.post_for_caller(action)
             return
         now = self.now()
         if not self._at_once:
@@ -176,6 +183,7 @@ class Driver:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushes.append(future)
         self._wake.set()
+        self._hurry.set()
         await future
 
     async def run(self) -> None:
@@ -196,9 +204,11 @@ class Driver:
             self._is_busy = True
             now = self._apply_inputs()
             self._is_busy = False
+            closing = self._closed.is_set()
             if self._inputs:
                 flushes = 0
-            closing = self._closed.is_set()
+            elif not closing:
+                self._hurry.clear()
             failed_before = self._commits.failures > 0
             await self._let_others_run(now.monotonic_ms)
             collecting_ms = self._clock.monotonic_ms()
@@ -238,6 +248,7 @@ class Driver:
             self._received_timer.cancel()
         self._room.set()
         self._wake.set()
+        self._hurry.set()
 
     def _resolve_flushes(self, count: int) -> None:
         """The oldest."""
@@ -336,9 +347,11 @@ class Driver:
         self._commits.add(collected)
 
     async def _pause(self) -> None:
-        """Waits before the next commit after one that failed, unless the channel closes."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._closed.wait(), self._commits.pause_ms / 1000)
+        """Waits before the next commit after one that failed: briefly where a caller waits, not while closing."""
+        pause_ms = self._commits.pause_ms
+        for over, wait_ms in ((self._closed, COMMIT_PAUSE_MS_MIN), (self._hurry, pause_ms - COMMIT_PAUSE_MS_MIN)):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), wait_ms / 1000)
 
     def _set_timer(self, due_ms: int | None, now_ms: int) -> None:
         """Wakes the driver at `due_ms`.

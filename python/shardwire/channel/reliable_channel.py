@@ -245,7 +245,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
             if not done:
                 answer(None)
 
-        session.driver.post(cancel)
+        session.driver.post_for_caller(cancel)
         await answer.wait()
         return done
 

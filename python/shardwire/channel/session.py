@@ -328,7 +328,7 @@ class Session:
             ChannelClosedError: The channel closed meanwhile.
         """
         answer = self.callers.ask()
-        self.driver.post(lambda now: self.engine.settle_durably(answer))
+        self.driver.post_for_caller(lambda now: self.engine.settle_durably(answer))
         await answer.wait()
 
     # --- what the driver carries out ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 import pytest
 from channel_world import World, join_released, run_world
@@ -116,3 +117,40 @@ def test_one_commit_stores_what_came_while_nothing_could_be_stored() -> None:
         await world.crash("bob")
 
     run_world(scenario)
+
+
+def test_who_waits_for_a_commit_is_not_kept_by_those_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """What waits by itself is tried ever less often; callers hear soon that nothing is stored, or is again."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        disk = world.disks["alice"]
+        undelivered = [await alice.send(b"%d" % number) for number in range(3)]
+        loop = asyncio.get_running_loop()
+        disk.fails_with = PersistenceError("disk full")
+        for request_id in undelivered:
+            await asyncio.sleep(120)
+            send = partial(alice.send, b"refused")
+            for call in (send, partial(alice.cancel, request_id), send):
+                since = loop.time()
+                with pytest.raises(PersistenceError, match="disk full"):
+                    await call()
+                assert loop.time() - since < 1
+        caplog.clear()
+        for _ in range(100):
+            with pytest.raises(PersistenceError, match="disk full"):
+                await alice.send(b"refused")
+        assert sum("cannot be stored" in record.message for record in caplog.records) < 10
+        await asyncio.sleep(120)
+        disk.fails_with = None
+        since = loop.time()
+        await alice.send(b"taken")
+        assert loop.time() - since < 1
+        disk.fails_with = PersistenceError("disk full")
+        await asyncio.sleep(120)
+        since = loop.time()
+        await alice.stop()
+        assert loop.time() - since < 1
+        disk.fails_with = None
+
+    run_world(scenario, commit_ms=10)
