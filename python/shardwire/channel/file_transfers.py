@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from shardwire.channel.choice_of_config import without_sender
-from shardwire.channel.hooks import callable_name, frames
+from shardwire.channel.hooks import callable_name, frames, is_ours, running_task
 from shardwire.channel.observing.subscriptions import check_callable
 from shardwire.config.checks import check_timeout_ms
 from shardwire.errors import ConfigError
 from shardwire.events import MessageReceivedEvent
-from shardwire.files import Choice, FileOffer, FileReceiver, FileSender
+from shardwire.files import Choice, ChoiceError, FileOffer, FileReceiver, FileSender
 from shardwire.files.transport import FileChannel
 from shardwire.quoting import quoted
 from shardwire.segmentation.parameters import native_parameters
@@ -177,10 +177,13 @@ def _choice_of(destination: object) -> Choice:
 
 async def _chosen(choose: Choice, offer: FileOffer) -> str | os.PathLike[str] | None:
     """What the application's function says; the file is refused where it raises, and the log shows where it did."""
+    own = running_task()
     try:
         chosen = choose(offer)
         return await chosen if inspect.isawaitable(chosen) else chosen
-    except Exception as error:
-        where = frames(error, but=__file__)
-        logger.error("receive_files: %s raised %s%s", callable_name(choose), type(error).__name__, where)
-        raise
+    except BaseException as error:
+        if is_ours(error, own):
+            raise
+        name = type(error).__name__
+        logger.error("receive_files: %s raised %s%s", callable_name(choose), name, frames(error, but=__file__))
+        raise ChoiceError(name) from error

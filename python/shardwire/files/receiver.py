@@ -71,6 +71,10 @@ class FileOffer:
 Choice = Callable[[FileOffer], "str | os.PathLike[str] | Awaitable[str | os.PathLike[str] | None] | None"]
 
 
+class ChoiceError(Exception):
+    """A function that chooses raised something, of the type that this says."""
+
+
 class _Refused(Exception):
     def __init__(self, reason: FileReason, error: str) -> None:
         super().__init__(error)
@@ -115,7 +119,7 @@ class FileReceiver:
         channel: Carries the answers.
         announce: Takes the events.
         new_nonce: Draws what makes a message another one than all before.
-        choose: Says where a file shall be.
+        choose: Says where a file shall be; raises nothing but `ChoiceError`.
         file_bytes_max: Larger files are refused; None for those of any size.
         peer_log: Told what is wrong with what comes.
     """
@@ -201,8 +205,8 @@ class FileReceiver:
             chosen: object = self._choose(offer)
             if inspect.isawaitable(chosen):
                 chosen = await chosen
-        except Exception as error:
-            raise _Refused("failed", f"choosing a place raised {type(error).__name__}") from error
+        except ChoiceError as error:
+            raise _Refused("failed", f"choosing a place raised {error}") from error
         if chosen is None:
             raise _Refused("declined", "it was declined")
         if not isinstance(chosen, str | os.PathLike):

@@ -935,23 +935,34 @@ def test_a_name_that_no_file_can_have_is_refused_before_anything_is_sent(source:
     assert "requested" not in {status.state for status in statuses(world, "bob")}
 
 
+class Odd(BaseException):
+    """No `Exception`."""
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, GeneratorExit, Odd])
 def test_a_function_that_chooses_and_raises_is_told_of_in_the_log(
-    source: Path, inbox: Path, caplog: pytest.LogCaptureFixture
+    kind: type[BaseException], is_async: bool, source: Path, inbox: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def choose(offer: FileOffer) -> Path:
-        raise ValueError(offer.name)
+        raise kind(offer.name)
+
+    async def choose_later(offer: FileOffer) -> Path:
+        await asyncio.sleep(0.1)
+        return choose(offer)
 
     async def scenario(world: World) -> None:
         alice, bob = await world.join("alice"), await world.join("bob")
-        bob.receive_files(choose)
+        bob.receive_files(choose_later if is_async else choose)
         with pytest.raises(FileRefusedError, match=r"refused by 'bob' \(failed\)"):
             await alice.send_file(source, delivered_when={"bob"}, timeout_ms=60_000)
         with pytest.raises(ConfigError, match=r"destination .*<lambda> cannot be called with one argument"):
             alice.receive_files(lambda: inbox)  # type: ignore[arg-type, misc]
 
-    run_world(scenario)
+    [failed] = run_world(scenario).of("bob", FileFailedEvent)
     [line] = [record.getMessage() for record in caplog.records if "receive_files" in record.getMessage()]
-    assert re.search(rf"receive_files.*choose raised ValueError at {re.escape(__file__)}:\d+ in choose", line)
+    assert re.search(rf"receive_files.*choose\w* raised {kind.__name__} at {re.escape(__file__)}:\d+ in choose", line)
+    assert failed.error == f"choosing a place raised {kind.__name__}"
     assert source.name not in line
 
 
