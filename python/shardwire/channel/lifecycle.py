@@ -21,7 +21,7 @@ from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.parts import Parts
 from shardwire.channel.reliable_channel import ReliableChannel
-from shardwire.channel.sending.message_sizes import MessageSizes
+from shardwire.channel.sending.message_sizes import NODE_MESSAGE_BYTES_MAX, MessageSizes
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
@@ -343,8 +343,10 @@ def _check_node(node: Node) -> None:
     if not isinstance(node.has_store, bool):
         raise ConfigError(f"has_store of the node is {node.has_store!r}: it must be True or False")
     size = node.max_message_size_bytes
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ConfigError(f"max_message_size_bytes of the node is {size!r}: it must be an integer of at least 1")
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= NODE_MESSAGE_BYTES_MAX:
+        raise ConfigError(
+            f"max_message_size_bytes of the node is {size!r}: it must be an integer from 1 to {NODE_MESSAGE_BYTES_MAX}"
+        )
 
 
 def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:

@@ -74,7 +74,7 @@ def test_what_is_no_node_is_refused(node: Any, message: str) -> None:
     run_world(scenario)
 
 
-@pytest.mark.parametrize("size", [None, 0, "150000", True])
+@pytest.mark.parametrize("size", [None, 0, "150000", True, 2**64])
 def test_a_node_must_say_how_large_its_messages_are(size: object) -> None:
     async def scenario(world: World) -> None:
         node = await world.node("alice")

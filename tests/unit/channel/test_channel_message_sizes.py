@@ -174,6 +174,38 @@ def test_what_is_no_size_changes_nothing(said: Any) -> None:
     assert run_world(scenario).messages("bob") == [MESSAGE]
 
 
+@pytest.mark.parametrize("says", [(SMALL, None), (SMALL, LARGE, None), (2**70,), (2**31,)], ids=repr)
+def test_a_node_that_says_something_else_each_time_is_taken_at_a_word_that_is_a_size(says: tuple[Any, ...]) -> None:
+    class Changing(WrappedNode):
+        asked = -1
+
+        @property
+        def max_message_size_bytes(self) -> Any:
+            if self.asked < 0:
+                return LARGE
+            self.asked += 1
+            if (said := says[self.asked % len(says)]) is None:
+                raise RuntimeError("broken")
+            return said
+
+        @max_message_size_bytes.setter
+        def max_message_size_bytes(self, value: Any) -> None: ...
+
+    async def scenario(world: World) -> None:
+        node = Changing(await world.node("alice"))
+        alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        await world.join("bob")
+        for asked in range(8):
+            node.asked = asked
+            assert await alice.delivered(await alice.send(b"%d" % asked), timeout_ms=60_000) == {"bob"}
+            node.asked = asked
+            await alice.send_ephemeral(b"e")
+            await asyncio.sleep(1)
+        await close_channel(alice)
+
+    run_world(scenario)
+
+
 class Base64Cipher:
     """Adds a third."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
@@ -21,6 +20,9 @@ from shardwire.errors import ConfigError
 from shardwire.node.protocol import Node
 
 logger = logging.getLogger(__name__)
+
+# The largest message that a node may say it carries: what the core counts bytes in.
+NODE_MESSAGE_BYTES_MAX = (1 << 64) - 1
 
 Use = Callable[[MessageBudget], None]
 
@@ -103,20 +105,22 @@ class MessageSizes:
                 raise
             logger.debug("max_message_size_bytes of the node raised %s", type(error).__name__)
             return None
-        return size_bytes if type(size_bytes) is int and size_bytes > 0 else None
+        return size_bytes if type(size_bytes) is int and 0 < size_bytes <= NODE_MESSAGE_BYTES_MAX else None
 
     def look(self, use: Use) -> bool:
         """Whether messages may be made now; begins to divide them anew where the node says another size."""
-        if self.are_current():
-            return True
-        if self._look_task is None and self.have_changed():
-            self._look_task = asyncio.create_task(self._refresh_quietly(use))
+        # Asked once: it may say something else the next time.
+        said_bytes = self._said_bytes()
+        if said_bytes in (None, self._size_bytes):
+            return self._refusal is None
+        if self._look_task is None:
+            self._look_task = asyncio.create_task(self._refresh_quietly(said_bytes, use))
         return False
 
-    async def _refresh_quietly(self, use: Use) -> None:
+    async def _refresh_quietly(self, said_bytes: int | None, use: Use) -> None:
         try:
-            with contextlib.suppress(ConfigError):
-                await self.refresh(use)
+            async with self._measuring:
+                await self._follow(said_bytes, use)
         finally:
             self._look_task = None
 
@@ -135,13 +139,14 @@ class MessageSizes:
             ConfigError: Its messages are too small to carry anything at present.
         """
         async with self._measuring:
-            if self.have_changed():
-                await self._measure_again(use)
+            await self._follow(self._said_bytes(), use)
         if self._refusal is not None:
             raise self._refusal
 
-    async def _measure_again(self, use: Use) -> None:
-        before_bytes, size_bytes = self._size_bytes, self._node.max_message_size_bytes
+    async def _follow(self, size_bytes: int | None, use: Use) -> None:
+        before_bytes = self._size_bytes
+        if size_bytes is None or size_bytes == before_bytes:
+            return
         logger.info("the node's messages have %d bytes now, no longer %d", size_bytes, before_bytes)
         try:
             async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
