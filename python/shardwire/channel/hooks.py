@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Iterable
@@ -82,11 +83,30 @@ def as_bytes(call: str, given: object) -> bytes:
         raise ConfigError(f"{call} of the encryption gave a {type(given).__name__}: it must give bytes") from None
 
 
+def as_sender(given: object) -> str | None:
+    """What `sender_of` of a cipher gave.
+
+    Raises:
+        ConfigError: It is no text, or holds half of a surrogate pair, which no id does.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given.isascii() or not any("\ud800" <= character <= "\udfff" for character in given):
+            return given
+        kind = "text with half of a surrogate pair"
+    else:
+        kind = type(given).__name__
+        if inspect.iscoroutine(given):
+            given.close()
+    raise ConfigError(f"sender_of of the encryption gave a {kind}: it must be a plain method that gives a str, or None")
+
+
 def told_of_cipher(error: BaseException, but: str) -> str:
     """An error of a cipher, for the log: what it says may quote a message, so its type is told and where it was raised.
 
     Args:
-        error: The error; one of `as_bytes` is told as it is.
+        error: The error; one of `as_bytes` or `as_sender` is told as it is.
         but: The file that called it.
     """
     return str(error) if type(error) is ConfigError else f"{type(error).__name__}{frames(error, but)}"

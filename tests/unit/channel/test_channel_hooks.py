@@ -47,6 +47,10 @@ async def raise_odd() -> None:
     raise Odd
 
 
+def raise_odd_at_once() -> str:
+    raise Odd
+
+
 FAILURES = pytest.mark.parametrize("fail", [end_cancelled, raise_odd])
 
 
@@ -85,6 +89,39 @@ def test_a_cipher_that_fails_oddly_costs_one_message_at_most(call: str, fail: Ca
         assert await alice.delivered(await alice.send(b"two"), timeout_ms=120_000) == {"bob"}
 
     assert b"two" in run_world(scenario).messages("bob")
+
+
+async def say_later() -> str:
+    return "alice"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("say", "told"),
+    [
+        (lambda: "\ud800", "gave a text with half of a surrogate pair: it must be"),
+        (lambda: b"alice", "gave a bytes: it must be a plain method that gives a str, or None"),
+        (say_later, "gave a coroutine: it must be"),
+        (raise_odd_at_once, "raised Odd"),
+    ],
+)
+def test_a_sender_that_a_cipher_tells_wrongly_is_as_good_as_none(
+    say: Callable[[], Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Telling(Cipher):
+        def sender_of(self, payload: bytes) -> Any:
+            return say()
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=Cipher(raise_odd))
+        bob = await world.join("bob", encryption=Telling(raise_odd))
+        assert await alice.delivered(await alice.send(b"x"), timeout_ms=60_000) == {"bob"}
+        assert bob.stats()["sender_of_failed"] > 0
+        gc.collect()
+
+    assert run_world(scenario).messages("bob") == [b"x"]
+    assert f"sender_of of the encryption {told}" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 @FAILURES

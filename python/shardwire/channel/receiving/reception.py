@@ -9,12 +9,20 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
-from shardwire.channel.hooks import as_bytes, await_cipher, ends_process, heed_cancellation, is_ours, told_of_cipher
+from shardwire.channel.hooks import (
+    as_bytes,
+    as_sender,
+    await_cipher,
+    ends_process,
+    heed_cancellation,
+    is_ours,
+    told_of_cipher,
+)
 from shardwire.channel.receiving.node_events import fault_of, is_well_formed, names_request
 from shardwire.channel.receiving.peer_faults import UNREADABLE_TOLD
 from shardwire.channel.sending.requests import Requests
 from shardwire.encryption.protocol import Encryption
-from shardwire.errors import DecryptionError
+from shardwire.errors import ConfigError, DecryptionError
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import (
     ConnectionState,
@@ -260,14 +268,16 @@ class Reception:
 
     def _authenticated_sender(self, sender_of: Callable[[bytes], object], payload: bytes) -> str | None:
         try:
-            sender = sender_of(payload)
+            return as_sender(sender_of(payload))
         except BaseException as error:
             if ends_process(error):
                 raise
             self._peer_log.count("sender_of_failed")
-            self._peer_log.tell("sender_of of the encryption raised %s", type(error).__name__)
+            if type(error) is ConfigError:
+                self._peer_log.tell("%s", error)
+            else:
+                self._peer_log.tell("sender_of of the encryption raised %s", type(error).__name__)
             return None
-        return sender if isinstance(sender, str) else None
 
     def remember(self, message_hash: bytes) -> None:
         """A message of this transport hash is taken in, or ours: of another participant on our node it is neither."""
