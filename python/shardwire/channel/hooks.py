@@ -60,13 +60,33 @@ def heed_cancellation() -> None:
 
 
 async def await_cipher(result: Awaitable[bytes]) -> bytes:
-    """What an asynchronous cipher gives.
+    """What an asynchronous cipher gives; one that swallows its cancellation is left behind, in a task of its own.
 
     Raises:
         TimeoutError: It took longer than `CIPHER_TIMEOUT_MS`: the messages behind this one wait for it.
     """
-    async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
-        return await result
+    task = asyncio.create_task(_awaited(result), name="shardwire cipher")
+    task.add_done_callback(_retrieve)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=CIPHER_TIMEOUT_MS / 1000)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+            if not task.done():
+                logger.error(
+                    "a call of the encryption did not end within %g s of its cancellation: it is left behind",
+                    CANCEL_AGAIN_S,
+                )
+    if not done and (not task.done() or task.cancelled()):
+        raise TimeoutError
+    return task.result()
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Nobody is warned of what a call ended with that nobody waits for."""
+    if not task.cancelled():
+        task.exception()
 
 
 def as_bytes(call: str, given: object) -> bytes:

@@ -279,8 +279,8 @@ class Session:
                 await end_tasks([announcements])
         finally:
             self._refuse_callers()
-            self.sizes.close()
             self.subscriptions.end()
+            await self.sizes.close()
             await self._quota.leave()
             await self._writer.close()
 

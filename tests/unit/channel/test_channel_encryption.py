@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
+from shardwire.channel import close_channel
 from shardwire.config import ChannelConfig, SdsConfig, SegmentationConfig
 from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption
 from shardwire.errors import NodeError
@@ -64,6 +66,28 @@ class Hanging:
         if self.decryptions >= 0:
             await asyncio.Event().wait()
         return payload
+
+
+class Deaf:
+    """Tries again whatever happens to its first calls, for half an hour."""
+
+    def __init__(self, encryptions: int = 0, decryptions: int = 0) -> None:
+        self.encryptions, self.decryptions = encryptions, decryptions
+
+    async def encrypt(self, content: bytes) -> bytes:
+        self.encryptions -= 1
+        return await self._answer(content, self.encryptions >= 0)
+
+    async def decrypt(self, payload: bytes) -> bytes:
+        self.decryptions -= 1
+        return await self._answer(payload, self.decryptions >= 0)
+
+    async def _answer(self, given: bytes, is_late: bool) -> bytes:
+        until = asyncio.get_running_loop().time() + 1_800
+        while is_late and (left := until - asyncio.get_running_loop().time()) > 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(left)
+        return given
 
 
 class Understating:
@@ -223,6 +247,41 @@ def test_a_decrypt_that_never_returns_holds_up_nothing_for_ever() -> None:
         assert bob.stats()["dropped_undecryptable"] == 1
 
     assert run_world(scenario).messages("bob") == [b"message"]
+
+
+def test_a_cipher_that_swallows_its_cancellation_holds_up_nothing_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        slow = Deaf()
+        alice = await world.join("alice", encryption=slow)
+        bob = await world.join("bob", encryption=Deaf(decryptions=1))
+        slow.encryptions = 1
+        lost = await alice.send(b"lost")
+        kept = await alice.send(b"kept")
+        with pytest.raises(NodeError, match="encryption failed: TimeoutError"):
+            await alice.delivered(lost, timeout_ms=65_000)
+        assert await alice.delivered(kept, timeout_ms=600_000) == {"bob"}
+        assert bob.stats()["dropped_undecryptable"] == 1
+
+    run_world(scenario)
+    said = "a call of the encryption did not end within 2 s of its cancellation: it is left behind"
+    assert [record.getMessage() for record in caplog.records].count(said) == 2
+
+
+def test_a_cipher_that_swallows_its_cancellation_is_measured_in_time_and_lets_the_channel_close() -> None:
+    async def scenario(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        slow = Deaf(encryptions=1)
+        alice = await world.join("alice", encryption=slow)
+        assert loop.time() - since < 70
+        slow.encryptions = 1
+        await alice.send(b"x")
+        await asyncio.sleep(1)
+        since = loop.time()
+        await close_channel(alice)
+        assert loop.time() - since < 10
+
+    run_world(scenario)
 
 
 def test_what_cannot_be_decrypted_is_dropped_and_counted() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, is_ours
+from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, end_tasks, is_ours
 from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
     MessageBudget,
@@ -124,10 +124,10 @@ class MessageSizes:
         finally:
             self._look_task = None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing is divided any more."""
         if self._look_task is not None:
-            self._look_task.cancel()
+            await end_tasks([self._look_task])
 
     async def refresh(self, use: Use) -> None:
         """Divides anew where the node says another size.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
 from shardwire._native import WakuMessage
 from shardwire._native import divide_message as native_divide_message
-from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, is_ours
+from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, await_cipher, is_ours
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
@@ -130,16 +129,12 @@ async def _longest_that_fits(encryption: Encryption, length: int, ciphertext_byt
 async def _ciphertext_bytes(encryption: Encryption, length: int) -> int:
     ciphertext = encryption.encrypt(bytes(length))
     if inspect.isawaitable(ciphertext):
-        ciphertext = await _resolved(ciphertext)
+        ciphertext = await await_cipher(ciphertext)
     try:
         return memoryview(ciphertext).nbytes
     except TypeError:
         name = type(ciphertext).__name__
         raise ConfigError(f"encrypt of the encryption gave a {name}: it must give bytes") from None
-
-
-async def _resolved(ciphertext: Awaitable[bytes]) -> bytes:
-    return await ciphertext
 
 
 def divide_message(
