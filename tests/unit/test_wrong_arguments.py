@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import importlib
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ from shardwire import (
     erasure,
     keccak256,
 )
-from shardwire.archive import decrypt, reconstruct, reconstruct_files, report_page, summarize
+from shardwire.archive import Recorder, decrypt, reconstruct, reconstruct_files, report_page, summarize
 from shardwire.encryption import ChaCha20Poly1305Encryption, read_key_file, read_key_variable
 from shardwire.monitor import Monitor
 from shardwire.node import MemoryNetwork, MqttNode, NatsNode, UdpNode, WakuRestNode
@@ -85,6 +86,8 @@ PATHS: dict[str, Call] = {
     "reconstruct_files": lambda value: reconstruct_files("archive.parquet", value),
     "the archive of reconstruct_files": lambda value: reconstruct_files(value, "messages"),
     "summarize": summarize,
+    "write_key_file": CIPHER.write_key_file,
+    "Recorder": lambda value: Recorder(MemoryNetwork().create_node("alice"), ["/a/1/b/p"], value),
 }
 LISTS: dict[str, Call] = {
     "unwrap": lambda value: reconstruct(TABLE, unwrap=value),
@@ -135,6 +138,15 @@ def test_what_is_no_path(name: str, value: object, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     pq.write_table(TABLE, "archive.parquet")
     with pytest.raises(ConfigError, match=type(value).__name__):
+        PATHS[name](value)
+
+
+@pytest.mark.parametrize("value", ["a\0b", "a\ud800b", Path("a\0b")], ids=ascii)
+@pytest.mark.parametrize("name", PATHS)
+def test_what_no_path_holds(name: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(TABLE, "archive.parquet")
+    with pytest.raises(ConfigError, match=re.escape(repr(str(value)))):
         PATHS[name](value)
 
 

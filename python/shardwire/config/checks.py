@@ -94,6 +94,12 @@ def check_path(name: str, value: object, what: str = "a file") -> None:
     """An argument that names a file or a directory."""
     if not isinstance(value, str | os.PathLike):
         raise ConfigError(f"{name} is a {type(value).__name__}: it must name {what}")
+    try:
+        is_possible = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise ConfigError(f"{name} is {os.fspath(value)!r}: it must name {what}, and no path holds such a character")
 
 
 def check_timeout_ms(name: str, value: object, or_none: str = "", *, minimum: int = 0) -> None:

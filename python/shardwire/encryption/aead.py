@@ -11,7 +11,6 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol, Self
 
 from shardwire.encryption.stored_keys import KEY_BYTES, read_key_file, read_key_variable, write_key_file
@@ -96,7 +95,7 @@ class AeadEncryption(ABC):
             ConfigError: The file exists already or cannot be written; nothing is left of it then.
         """
         try:
-            write_key_file(Path(path), self._keys)
+            write_key_file(path, self._keys)
         except OSError as error:
             raise ConfigError(f"key file {os.fspath(path)!r} cannot be written: {error.strerror}") from None
 

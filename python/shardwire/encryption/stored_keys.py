@@ -37,21 +37,24 @@ def read_key_file(path: str | os.PathLike[str]) -> tuple[bytes, ...]:
     return tuple(keys)
 
 
-def write_key_file(path: Path, keys: Iterable[bytes]) -> None:
+def write_key_file(path: str | os.PathLike[str], keys: Iterable[bytes]) -> None:
     """Writes keys as `read_key_file` reads them: what they seal is lost with them, so they are durable at once.
 
     Raises:
         OSError: It exists already, or cannot be written: then nothing is left of it.
+        ConfigError: The path can be that of no file.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    check_path("path", path)
+    file_path = Path(path)
+    descriptor = os.open(file_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "w") as file:
             file.writelines(f"{key.hex()}\n" for key in keys)
             file.flush()
             os.fsync(file.fileno())
-        sync_directory(path.absolute().parent)
+        sync_directory(file_path.absolute().parent)
     except BaseException:
-        path.unlink(missing_ok=True)
+        file_path.unlink(missing_ok=True)
         raise
 
 
@@ -67,7 +70,11 @@ def read_key_variable(variable: str, *, place: str = "") -> tuple[bytes, ...]:
     """
     if not isinstance(variable, str):
         raise ConfigError(f"variable is a {type(variable).__name__}: it must name an environment variable")
-    texts = os.environ.get(variable, "").replace(",", " ").split()
+    try:
+        texts = os.environ.get(variable, "").replace(",", " ").split()
+    except UnicodeEncodeError:
+        # No variable has a name that holds half of a surrogate pair.
+        texts = []
     if not texts:
         raise ConfigError(f"the environment variable {variable}{place} holds no key: set it to the keys' digits")
     try:

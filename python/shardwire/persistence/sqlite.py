@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shardwire._native import ChangedRecords, Wake
-from shardwire.config.checks import check_text
+from shardwire.config.checks import check_path, check_text
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
 from shardwire.persistence.channel_files import state_files
@@ -54,10 +54,8 @@ class SqlitePersistence:
     _key: bytes | None = None
 
     def __init__(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
-        try:
-            self._path = Path(path)
-        except TypeError:
-            raise ConfigError(f"path is a {type(path).__name__}: it must name a file") from None
+        check_path("path", path)
+        self._path = Path(path)
         if os.fspath(path) == ":memory:":
             raise ConfigError("path is ':memory:': use MemoryPersistence, which keeps state in this process only")
         if not self._path.name:
