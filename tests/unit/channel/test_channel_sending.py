@@ -9,6 +9,8 @@ from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, NodeError, QueueFullError
+from shardwire.events import MessageSentEvent
+from shardwire.node import MessageEnvelope
 
 SLOW = ChannelConfig.logos(
     rate_limit=RateLimitConfig(
@@ -191,3 +193,33 @@ def test_unknown_requests_are_refused() -> None:
             await alice.delivered("x")
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_large_message_that_takes_long_to_leave_lets_later_ones_pass(waits: bool) -> None:
+    """Unless they are sent when it is sent."""
+    large, small = bytes(10_000_000), b"small"
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        node = world.nodes["alice"]
+        send, count = node.send, 0
+
+        async def slow(envelope: MessageEnvelope) -> str:
+            nonlocal count
+            count += 1
+            if count == 3:
+                await asyncio.sleep(6)
+            return await send(envelope)
+
+        node.send = slow  # type: ignore[method-assign]
+        sent = asyncio.Event()
+        alice.on(MessageSentEvent, lambda event: sent.set())
+        await alice.send(large)
+        if waits:
+            await sent.wait()
+        await alice.send(small)
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == ([large, small] if waits else [small, large])
