@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -82,7 +82,12 @@ class Piece:
     schema: pa.Schema
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, some MB at a time."""
+        """The rows, some MB at a time, in plain types."""
+        kinds: dict[str, Any] = {name: self.schema.field(name).type for name in names}
+        for batch in self._batches(names):
+            yield batch_of({name: batch.column(name).cast(kind) for name, kind in kinds.items()})
+
+    def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self.table is not None:
             rows = self.table.select(list(names)).slice(self.start, self.stop - self.start)
             yield from rows.to_batches(max_chunksize=_rows_of(rows.nbytes, rows.num_rows))
@@ -108,8 +113,9 @@ def paths_of(source: Paths) -> list[str]:
     Raises:
         ConfigError: Something else is.
     """
-    # Bytes would be taken one by one, and a DataFrame of pandas by the names of its columns.
-    if not isinstance(source, Iterable | os.PathLike) or isinstance(source, bytes) or hasattr(source, "columns"):
+    # Bytes would be taken one by one, and a DataFrame of pandas or a dict by the names of its columns.
+    is_none = isinstance(source, bytes | Mapping) or hasattr(source, "columns")
+    if is_none or not isinstance(source, Iterable | os.PathLike):
         raise ConfigError(f"the archive is a {type(source).__name__}: give paths or an Arrow table")
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given:
@@ -174,21 +180,34 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
         step = max(1, source.num_rows // 64)
         edges = [*range(0, source.num_rows, step), source.num_rows]
         size = source.nbytes // max(1, len(edges) - 1)
-        pieces = [Piece(None, source, start, stop, size, source.schema) for start, stop in pairwise(edges)]
-        return source.schema, pieces
-    schema: pa.Schema | None = None
+        schema = _plain(source.schema)
+        return schema, [Piece(None, source, start, stop, size, schema) for start, stop in pairwise(edges)]
+    first: pa.Schema | None = None
     found = []
     for path in files_of(source):
         try:
             with pa.parquet.ParquetFile(path) as file:
-                own, metadata = file.schema_arrow, file.metadata
+                own, metadata = _plain(file.schema_arrow), file.metadata
                 sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, error) from None
-        schema = schema or own
+        first = first or own
         found += [Piece(path, None, number, number + 1, size, own) for number, size in enumerate(sizes)]
-    assert schema is not None, "files_of gives at least one file"
-    return schema, found
+    assert first is not None, "files_of gives at least one file"
+    return first, found
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The columns without the ways to store values that the core does not read: dictionaries, as of what pandas has as
+    categories, and views."""
+    fields = []
+    for field in schema:
+        kind: Any = field.type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        # pyarrow before 16 has no views.
+        kind = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(kind), kind)
+        fields.append(field.with_type(kind))
+    return pa.schema(fields)
 
 
 def _unreadable(path: str, error: Exception) -> ShardwireError:
@@ -228,7 +247,12 @@ def checked_columns(
         if name in (*MESSAGE_SCHEMA.names, *SEGMENT_COLUMNS):
             raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
         if not (topic_from_waku and name == TOPIC):
-            _field(schema, name, "by")
+            kind = _field(schema, name, "by").type
+            if pa.types.is_nested(kind):
+                raise ConfigError(
+                    f"by names the column {name!r} of type {kind}: it must hold single values, no lists, structs or "
+                    "maps; make a text of each before"
+                )
     if timestamp is None and "timestamp" in schema.names:
         timestamp = "timestamp"
     wanted_columns: tuple[tuple[str | None, str, Callable[[Any], bool], str], ...] = (

@@ -293,3 +293,58 @@ def test_a_relative_key_file_is_that_of_where_the_step_was_made(
     assert reconstruct(sealed, CONFIG, unwrap=[step])["status"].to_pylist() == ["complete"]
     with pytest.raises(ConfigError, match=r"key file 'no\.key' cannot be read: No such file or directory$"):
         reconstruct(sealed, CONFIG, unwrap=[decrypt(key_file="no.key")])
+
+
+ROWS = segment(payload_of(5, 5_000), CONFIG)
+STORED: dict[str, tuple[list[Any], Any]] = {
+    "categories of pandas": (["a", "b"], pa.dictionary(pa.int8(), pa.string())),
+    "views": (["a", "b"], pa.string_view()),
+}
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 1_000])
+@pytest.mark.parametrize("name", STORED)
+def test_values_keep_messages_apart_however_they_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, memory_bytes: int
+) -> None:
+    monkeypatch.setattr(engine, "_LEFTOVERS_BYTES", memory_bytes)
+    apart, kind = STORED[name]
+    values = pa.array(apart * len(ROWS)).cast(kind)
+    # Of each message every other segment lies in another file.
+    rows = [row for row in ROWS for _ in range(2)]
+    source = write(tmp_path / "in", rows, files=6, a=values)
+    for one in (source, pa.table({"payload": pa.array(rows, pa.binary()), "a": values})):
+        found = reconstruct(one, CONFIG, by=["a"], threads=6).to_pylist()
+        assert sorted((str(row["a"]), row["payload"]) for row in found) == sorted(
+            (str(value), payload_of(5, 5_000)) for value in apart
+        )
+
+
+def test_payloads_and_senders_may_be_dictionaries_or_views(tmp_path: Path) -> None:
+    senders = pa.array(["a"] * len(ROWS))
+    for kind, text in ((pa.dictionary(pa.int32(), pa.binary()), pa.string_view()), (pa.binary_view(), pa.string())):
+        table = pa.table({"payload": pa.array(ROWS, pa.binary()).cast(kind), "who": senders.cast(text)})
+        pq.write_table(table, tmp_path / "in.parquet")
+        for one in (table, tmp_path / "in.parquet"):
+            [found] = reconstruct(one, CONFIG, sender="who").to_pylist()
+            assert (found["payload"], found["senders"]) == (payload_of(5, 5_000), ["a"])
+
+
+def test_a_column_whose_name_is_a_path_into_another(tmp_path: Path) -> None:
+    rows = len(ROWS)
+    table = pa.table({"payload": ROWS, "a.b": ["t"] * rows, "a": [{"b": "u"}] * rows})
+    pq.write_table(table, tmp_path / "in.parquet")
+    assert reconstruct(tmp_path / "in.parquet", CONFIG, by=["a.b"]).column("a.b").to_pylist() == ["t"]
+
+
+@pytest.mark.parametrize("value", [["a"], {"b": 1}])
+def test_lists_and_structs_keep_nothing_apart(value: Any) -> None:
+    table = pa.table({"payload": ROWS, "a": [value] * len(ROWS)})
+    with pytest.raises(ConfigError, match=r"'a' of type (list|struct)<.*>: it must hold single values, .* make a text"):
+        reconstruct(table, CONFIG, by=["a"])
+
+
+def test_a_dict_is_no_archive() -> None:
+    columns: Any = {"payload": ROWS}
+    with pytest.raises(ConfigError, match="the archive is a dict: give paths or an Arrow table"):
+        reconstruct(columns, CONFIG)
