@@ -79,6 +79,17 @@ def test_names_that_differ_in_case_alone_clash(spark: SparkSession, tmp_path: Pa
         segment_messages(df)
 
 
+def test_values_that_spark_takes_for_one_keep_messages_apart(spark: SparkSession, tmp_path: Path) -> None:
+    parts = [bytes(part) for part in segment(PAYLOAD, CONFIG)]
+    rows = [(part, zero) for part in parts for zero in (0.0, -0.0)]
+    df = spark.createDataFrame(rows, "payload binary, zero double").repartition(3)
+    for given in (df, df.selectExpr("payload", "array(struct(zero)) as zero")):
+        found = reconstruct(given, CONFIG, by=["zero"]).collect()
+        assert [(row["status"], row["segments_received"]) for row in found] == [("complete", len(parts))] * 2
+    report = reconstruct_archive(spark, df, str(tmp_path / "sink"), CONFIG, by=["zero"])
+    assert report.messages == {"complete": 2}
+
+
 def test_times_that_nanoseconds_cannot_tell_are_null(spark: SparkSession) -> None:
     times = [datetime(9999, 12, 31, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]
     parts = segment(PAYLOAD, CONFIG)

@@ -144,8 +144,10 @@ class Leftovers:
         # Offsets of 32 bits end at 2 GiB.
         place = table.schema.get_field_index(PAYLOAD)
         table = table.set_column(place, PAYLOAD, table.column(PAYLOAD).cast(pa.large_binary()))
-        keys: list[tuple[str, Literal["ascending"]]] = [(name, "ascending") for name in (HASH, SEND_ID, *self._by)]
-        return table.take(pa.compute.sort_indices(table, sort_keys=keys))
+        names = (HASH, SEND_ID, *self._by)
+        keys: list[tuple[str, Literal["ascending"]]] = [(str(place), "ascending") for place in range(len(names))]
+        sorted_by = pa.table([_bits(table.column(name)) for name in names], [name for name, _ in keys])
+        return table.take(pa.compute.sort_indices(sorted_by, sort_keys=keys))
 
 
 def _first_difference(low: bytes, high: bytes) -> int:
@@ -178,8 +180,20 @@ def _slices(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, pa.Table]]:
                     start = stop
 
 
+def _bits(column: Any) -> Any:
+    """Floats as the integers of their bits, as which the core tells them apart: in the order of floats 0.0 is -0.0."""
+    kind = column.type
+    if not pa.types.is_floating(kind):
+        return column
+    bits: Any = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
+    return column.view(bits)
+
+
 def _comparable(column: Any) -> Any:
     """Values that Python has, in the same order: it has neither every text that is no UTF-8 nor nanoseconds."""
+    column = _bits(column)
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.large_binary())

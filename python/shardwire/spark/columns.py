@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
+from pyspark.sql.types import ArrayType, StructType, TimestampType
 
 from shardwire.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+_FLOATS = frozenset({"float", "double"})
 
 
 def check_data_frame(df: object) -> None:
@@ -43,6 +46,11 @@ def clashing(df: DataFrame, names: Sequence[str], taken: Iterable[str]) -> list[
     is_exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
     taken = set(taken) if is_exact else {name.lower() for name in taken}
     return [name for name in names if (name if is_exact else name.lower()) in taken]
+
+
+def floats_apart(df: DataFrame, names: Iterable[str]) -> list[Column]:
+    """What sorts floats among these columns by every bit: Spark takes 0.0 and -0.0 for one, and the core for two."""
+    return [column_of(name).cast("string") for name in names if _has(df.schema[name].dataType, _FLOATS)]
 
 
 def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
@@ -79,3 +87,14 @@ def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
         )
     # Under ANSI, Spark's default, a product that overflows would fail the job for one strange row.
     return F.try_multiply(F.unix_micros(column_of(name)), F.lit(1000).cast("bigint"))
+
+
+def _has(kind: DataType, names: frozenset[str]) -> bool:
+    """Whether a type is one of these, or holds one."""
+    return kind.typeName() in names or any(_has(held, names) for held in _held(kind))
+
+
+def _held(kind: DataType) -> list[DataType]:
+    if isinstance(kind, StructType):
+        return [field.dataType for field in kind.fields]
+    return [kind.elementType] if isinstance(kind, ArrayType) else []

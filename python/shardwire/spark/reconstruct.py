@@ -33,7 +33,14 @@ from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep, check_st
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_kind, check_list
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import check_data_frame, clashing, columns_of_names, nanoseconds_column, typed_column
+from shardwire.spark.columns import (
+    check_data_frame,
+    clashing,
+    columns_of_names,
+    floats_apart,
+    nanoseconds_column,
+    typed_column,
+)
 from shardwire.spark.native import finished, flat, map_in_arrow
 from shardwire.spark.schema import MESSAGE_FIELDS
 
@@ -240,7 +247,7 @@ def segments_together(segments: DataFrame, by: Sequence[str]) -> DataFrame:
     # The hash goes first: its first bytes decide nearly every comparison of the sort.
     keys = columns_of_names(name for name in (HASH, SEND_ID, *by) if name in segments.columns)
     reasons = columns_of_names(name for name in (ERROR,) if name in segments.columns)
-    return segments.repartition(*keys).sortWithinPartitions(*keys, *reasons)
+    return segments.repartition(*keys).sortWithinPartitions(*keys, *floats_apart(segments, by), *reasons)
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,6 +299,9 @@ ROWS = segment(payload_of(5, 5_000), CONFIG)
 STORED: dict[str, tuple[list[Any], Any]] = {
     "categories of pandas": (["a", "b"], pa.dictionary(pa.int8(), pa.string())),
     "views": (["a", "b"], pa.string_view()),
+    "half floats": ([1.5, -1.5], pa.float16()),
+    "zeros": ([0.0, -0.0], pa.float64()),
+    "zeros of 32 bits": ([0.0, -0.0], pa.float32()),
 }
 
 
