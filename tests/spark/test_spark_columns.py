@@ -19,6 +19,7 @@ from shardwire.spark import (
     dead_letters,
     reconstruct,
     reconstruct_archive,
+    reconstruct_stream,
     register,
     segment_messages,
     summarize_archive,
@@ -57,6 +58,7 @@ def test_what_is_no_dataframe_of_spark_is_refused(given: Any) -> None:
         lambda: channel_report(given),
         lambda: dead_letters(given),
         lambda: summarize_archive(given),
+        lambda: reconstruct_stream(given),
     ):
         with pytest.raises(
             ConfigError, match=f"df is a {type(given).__name__}( of pandas)?: it must be a DataFrame of Spark"
@@ -79,6 +81,33 @@ def test_names_that_differ_in_case_alone_clash(spark: SparkSession, tmp_path: Pa
         segment_messages(df)
 
 
+UNSORTED = {
+    "map<string,int>": "map('a', 1)",
+    "struct<a:array<map<int,int>>>": "struct(array(map(1, 2)) as a)",
+    "interval month": "interval 1 month",
+    "string collate UTF8_LCASE": "'a' collate UTF8_LCASE",
+    "variant": "parse_json('1')",
+}
+
+
+@pytest.mark.parametrize("kind", UNSORTED)
+def test_values_that_do_not_keep_messages_apart_are_refused(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    df = spark.createDataFrame([(PAYLOAD,)], "payload binary").selectExpr("payload", f"{UNSORTED[kind]} as odd")
+    told = f"by names the column 'odd' of type {kind}, whose values do not keep messages apart: cast it to string"
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        reconstruct(df, by=["odd"])
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        reconstruct_archive(spark, df, str(tmp_path / "sink"), by=["odd"])
+
+
+def test_a_stream_refuses_what_its_state_does_not_take(spark: SparkSession) -> None:
+    arriving = spark.readStream.format("rate").load()
+    for value in ("array(1)", "interval 1 day", "struct(array(1) as a)"):
+        df = arriving.selectExpr("cast('a' as binary) as payload", f"{value} as odd")
+        with pytest.raises(ConfigError, match=r"'odd' of type .*, whose values do not keep messages apart in a stream"):
+            reconstruct_stream(df, by=["odd"])
+
+
 def test_values_that_spark_takes_for_one_keep_messages_apart(spark: SparkSession, tmp_path: Path) -> None:
     parts = [bytes(part) for part in segment(PAYLOAD, CONFIG)]
     rows = [(part, zero) for part in parts for zero in (0.0, -0.0)]
@@ -88,6 +117,51 @@ def test_values_that_spark_takes_for_one_keep_messages_apart(spark: SparkSession
         assert [(row["status"], row["segments_received"]) for row in found] == [("complete", len(parts))] * 2
     report = reconstruct_archive(spark, df, str(tmp_path / "sink"), CONFIG, by=["zero"])
     assert report.messages == {"complete": 2}
+
+
+def test_names_that_several_columns_have_are_refused(spark: SparkSession) -> None:
+    df = spark.createDataFrame([(b"", b"", 1, 2)], "payload binary, other binary, a int, b int")
+    for names in (["payload", "payload", "a", "b"], ["payload", "PAYLOAD", "a", "b"]):
+        twice = df.toDF(*names)
+        for call in (reconstruct, segment_messages, with_keccak256, dead_letters, channel_report):
+            with pytest.raises(ConfigError, match="'payload', of which the DataFrame has several: rename all but one"):
+                call(twice)  # type: ignore[operator]
+    with pytest.raises(ConfigError, match="by names the column 'a', of which the DataFrame has several"):
+        reconstruct(df.toDF("payload", "other", "a", "a"), by=["a"])
+    for call in (segment_messages, with_keccak256, dead_letters):
+        with pytest.raises(ConfigError, match="the DataFrame has several columns 'A', and all are kept: rename all"):
+            call(df.toDF("payload", "other", "a", "A"))  # type: ignore[operator]
+
+
+def test_columns_are_given_by_name(spark: SparkSession) -> None:
+    df = spark.createDataFrame([(b"",)], "payload binary")
+    column: Any = df["payload"]
+    for role, arguments in {
+        "payload": {"payload": column},
+        "key": {"key": column},
+        "timestamp": {"timestamp": column},
+        "sender": {"sender": column},
+        "a column of by": {"by": [column]},
+    }.items():
+        with pytest.raises(ConfigError, match=f"{role} is a Column: it must be a text"):
+            reconstruct(df, **arguments)
+    with pytest.raises(ConfigError, match="output is a Column: it must be a text"):
+        with_keccak256(df, output=column)
+
+
+def test_flags_are_true_or_false(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.createDataFrame([(b"",)], "payload binary")
+    arriving = spark.readStream.format("rate").load().selectExpr("cast('a' as binary) as payload")
+    no: Any = "no"
+    for call in (
+        lambda: reconstruct(df, include_payload=no),
+        lambda: reconstruct_archive(spark, df, str(tmp_path / "sink"), include_payload=no),
+        lambda: reconstruct_stream(arriving, include_payload=no),
+    ):
+        with pytest.raises(ConfigError, match="include_payload is 'no': it must be True or False"):
+            call()
+    with pytest.raises(ConfigError, match="keep_column is 'no': it must be True or False"):
+        with_keccak256(df, keep_column=no)
 
 
 def test_times_that_nanoseconds_cannot_tell_are_null(spark: SparkSession) -> None:

@@ -128,6 +128,7 @@ def test_wrong_arguments(spark: SparkSession) -> None:
         "sds is 'nim' and unwrap names the wire 'spec': leave one out": {"unwrap": ["sds"], "sds": "nim"},
         "sds is 'spec' and unwrap names the wire 'nim': leave one out": {"unwrap": ["sds-nim"], "sds": "spec"},
         "interval_ms is 0": {"interval_ms": 0},
+        "interval_ms is .5.: it must be an integer": {"interval_ms": "5"},
         "payload names the column 'x'": {"payload": "x"},
     }.items():
         with pytest.raises(ConfigError, match=match):

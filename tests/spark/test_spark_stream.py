@@ -153,7 +153,9 @@ def test_wrong_arguments_are_refused_at_once(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("timestamp", "cast('x' as binary) payload")
     for match, arguments in {
         "watermark_delay_ms is -1": {"watermark_delay_ms": -1},
+        "watermark_delay_ms is 0.5: it must be an integer": {"watermark_delay_ms": 0.5},
         "remember_ms is -1": {"remember_ms": -1},
+        "remember_ms is .5.: it must be an integer": {"remember_ms": "5"},
         "payload names the column 'nothing'": {"payload": "nothing"},
         "a key needs bare segments": {"key": "payload", "unwrap": ["sds"]},
     }.items():

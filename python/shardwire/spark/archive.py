@@ -156,6 +156,7 @@ def reconstruct_archive(
     steps = check_steps(unwrap)
     check_text("sink", sink)
     check_bool("replace", replace)
+    check_bool("include_payload", include_payload)
     files = SinkFiles(spark, sink, replace=replace)
     if isinstance(source, str):
         files.refuse_within(source)

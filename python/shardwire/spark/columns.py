@@ -6,14 +6,19 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, StringType, StructType, TimestampType
 
+from shardwire.config.checks import check_text
 from shardwire.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
+# Kinds of values that rows cannot be sorted by, or that do not come back from Python; and those that a stream's state
+# does not take as a part of its keys.
+_UNSORTED = frozenset({"map", "variant", "interval", "yearmonthinterval"})
+_NO_STATE = _UNSORTED | {"array", "daytimeinterval"}
 _FLOATS = frozenset({"float", "double"})
 
 
@@ -43,9 +48,52 @@ def columns_of_names(names: Iterable[str]) -> list[Column]:
 
 def clashing(df: DataFrame, names: Sequence[str], taken: Iterable[str]) -> list[str]:
     """Those of `names` that Spark would take for one of `taken`: it ignores case unless it is told otherwise."""
-    is_exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    is_exact = _is_case_sensitive(df)
     taken = set(taken) if is_exact else {name.lower() for name in taken}
     return [name for name in names if (name if is_exact else name.lower()) in taken]
+
+
+def check_named(df: DataFrame, name: str, role: str) -> None:
+    """A name that an argument gives to one column of a DataFrame.
+
+    Raises:
+        ConfigError: It is no text, or the DataFrame has no such column, or several that Spark would not tell apart.
+    """
+    check_data_frame(df)
+    check_text(role, name)
+    if name not in df.columns:
+        raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
+    if len(clashing(df, df.columns, [name])) > 1:
+        raise ConfigError(f"{role} names the column {name!r}, of which the DataFrame has several: rename all but one")
+
+
+def check_distinct(df: DataFrame) -> None:
+    """Holds that the columns of a DataFrame, all of which are kept, have names of their own.
+
+    Raises:
+        ConfigError: Spark would not tell two of them apart.
+    """
+    is_exact = _is_case_sensitive(df)
+    known: set[str] = set()
+    for name in df.columns:
+        own = name if is_exact else name.lower()
+        if own in known:
+            raise ConfigError(f"the DataFrame has several columns {name!r}, and all are kept: rename all but one")
+        known.add(own)
+
+
+def check_keeps_apart(name: str, kind: DataType, *, in_state: bool) -> None:
+    """The type of a column that keeps messages apart, on the way to a stream's state or elsewhere.
+
+    Raises:
+        ConfigError: Spark cannot bring rows together by such values, or takes values for one that are not.
+    """
+    where, refused = (" in a stream", _NO_STATE) if in_state else ("", _UNSORTED)
+    if _has(kind, refused) or _has_collation(kind):
+        raise ConfigError(
+            f"by names the column {name!r} of type {kind.simpleString()}, whose values do not keep messages "
+            f"apart{where}: cast it to string before"
+        )
 
 
 def floats_apart(df: DataFrame, names: Iterable[str]) -> list[Column]:
@@ -57,11 +105,9 @@ def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
     """A column of a certain type.
 
     Raises:
-        ConfigError: The DataFrame has no such column, or it has another type.
+        ConfigError: As `check_named` raises it, or the column has another type.
     """
-    check_data_frame(df)
-    if name not in df.columns:
-        raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
+    check_named(df, name, role)
     found = df.schema[name].dataType.simpleString()
     if found != wanted:
         raise ConfigError(f"{role} names the column {name!r} of type {found}: it must be {wanted}")
@@ -78,7 +124,8 @@ def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
         if "timestamp" not in df.columns:
             return F.lit(None).cast("bigint")
         name = "timestamp"
-    if name not in df.columns or df.schema[name].dataType.simpleString() == "bigint":
+    check_named(df, name, "timestamp")
+    if df.schema[name].dataType.simpleString() == "bigint":
         return typed_column(df, name, "timestamp", "bigint")
     if not isinstance(df.schema[name].dataType, TimestampType):
         found = df.schema[name].dataType.simpleString()
@@ -89,9 +136,19 @@ def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
     return F.try_multiply(F.unix_micros(column_of(name)), F.lit(1000).cast("bigint"))
 
 
+def _is_case_sensitive(df: DataFrame) -> bool:
+    return (df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "").lower() == "true"
+
+
 def _has(kind: DataType, names: frozenset[str]) -> bool:
     """Whether a type is one of these, or holds one."""
     return kind.typeName() in names or any(_has(held, names) for held in _held(kind))
+
+
+def _has_collation(kind: DataType) -> bool:
+    # PySpark before 4.0 has none.
+    own = isinstance(kind, StringType) and getattr(kind, "collation", "UTF8_BINARY") != "UTF8_BINARY"
+    return own or any(map(_has_collation, _held(kind)))
 
 
 def _held(kind: DataType) -> list[DataType]:

@@ -16,7 +16,7 @@ from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_b
 from shardwire.config import SegmentationConfig, SegmentWireFormat
 from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import clashing, column_of, columns_of_names, typed_column
+from shardwire.spark.columns import check_distinct, clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.native import map_in_arrow
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def dead_letters(
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
     typed_column(df, payload, "payload", "binary")
+    check_distinct(df)
     if clashing(df, [REASON], df.columns):
         raise ConfigError(f"the DataFrame has a column {REASON!r}, which the result needs: rename it before")
     schema = StructType([*df.schema.fields, StructField(REASON, StringType())])

@@ -31,10 +31,12 @@ from shardwire.archive.arrow import (
 )
 from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_kind, check_list
+from shardwire.config.checks import check_bool, check_kind, check_list, check_text
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import (
     check_data_frame,
+    check_keeps_apart,
+    check_named,
     clashing,
     columns_of_names,
     floats_apart,
@@ -85,8 +87,9 @@ def reconstruct(
         df: One wire message a row.
         config: How the payloads were segmented.
         payload: The column with the message's bytes (binary); rows where it is null are left out.
-        by: Columns that keep messages apart beside their hash. "content_topic" where `df` has no such column and
-            `unwrap` names "waku": the one that the Waku messages name.
+        by: Columns that keep messages apart beside their hash, of any type without maps, variants, intervals of months
+            and collations. "content_topic" where `df` has no such column and `unwrap` names "waku": the one that the
+            Waku messages name.
         key: A binary column that holds `entire_message_hash` already, which spares a pass over the payloads.
         include_payload: Whether the payloads themselves are wanted.
         unwrap: What is around the segments, outermost first: "waku", `decrypt(...)`, "sds" or "sds-nim".
@@ -102,6 +105,7 @@ def reconstruct(
             with `unwrap`.
     """
     check_kind("config", config, SegmentationConfig)
+    check_bool("include_payload", include_payload)
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
     by = check_columns(df, by, steps)
@@ -116,19 +120,30 @@ def reconstruct(
 
 
 def check_columns(
-    df: DataFrame, by: Sequence[str], steps: Sequence[UnwrapStep], also_taken: Iterable[str] = ()
+    df: DataFrame,
+    by: Sequence[str],
+    steps: Sequence[UnwrapStep],
+    also_taken: Iterable[str] = (),
+    *,
+    in_state: bool = False,
 ) -> list[str]:
-    """The columns of `by` as a list; `also_taken` are further names that they must not have.
+    """The columns of `by` as a list.
+
+    Args:
+        also_taken: Further names that they must not have.
+        in_state: Whether they become keys of a stream's state.
 
     Raises:
-        ConfigError: A column is missing or has a name that the result needs.
+        ConfigError: A column is missing, has a name that the result needs or a type that keeps nothing apart.
     """
     check_data_frame(df)
     check_list("by", by, "columns")
     taken = {*MESSAGE_FIELDS.names, *SEGMENT_COLUMNS, *also_taken}
     for name in by:
-        if name not in df.columns and not (name == TOPIC and "waku" in steps):
-            raise ConfigError(f"by names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
+        check_text("a column of by", name)
+        if name in df.columns or name != TOPIC or "waku" not in steps:
+            check_named(df, name, "by")
+            check_keeps_apart(name, df.schema[name].dataType, in_state=in_state)
         if clashing(df, [name], taken):
             raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
     if len(set(by)) < len(by):

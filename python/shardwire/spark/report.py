@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from shardwire.archive.arrow import batch_of
 from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_of, unwrap_batch
 from shardwire.config import SdsWireFormat
+from shardwire.config.checks import check_integer
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import check_data_frame, nanoseconds_column, typed_column
 from shardwire.spark.functions import decode_sds
@@ -96,8 +97,7 @@ def channel_report(
             an interval below 1 ms.
     """
     check_data_frame(df)
-    if interval_ms < 1:
-        raise ConfigError(f"interval_ms is {interval_ms}: it must be at least 1")
+    check_integer("interval_ms", interval_ms, 1)
     given = check_steps(unwrap)
     steps, wire_format = around_sds(given) or (given, sds or "spec")
     if sds is not None and sds != wire_format:

@@ -12,9 +12,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from shardwire import _native
 from shardwire.archive.arrow import batch_of, parameters
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import clashing, column_of, columns_of_names, typed_column
+from shardwire.spark.columns import check_distinct, clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.functions import keccak256_array
 from shardwire.spark.native import map_in_arrow
 from shardwire.spark.schema import SEGMENT_FIELDS
@@ -38,6 +38,9 @@ def with_keccak256(
         ConfigError: The column is missing or not binary, or `output` is taken.
     """
     typed_column(df, column, "column", "binary")
+    check_distinct(df)
+    check_text("output", output)
+    check_bool("keep_column", keep_column)
     if clashing(df, [output], df.columns):
         raise ConfigError(f"output is {output!r}, a column that the DataFrame has already: give another name")
     kept = [name for name in df.columns if keep_column or name != column]
@@ -64,6 +67,7 @@ def segment_messages(df: DataFrame, config: SegmentationConfig | None = None, *,
         ConfigError: The column is missing or not binary, or a column has a name that the result needs.
     """
     typed_column(df, payload, "payload", "binary")
+    check_distinct(df)
     kept = [name for name in df.columns if name != payload]
     taken = sorted(clashing(df, kept, SEGMENT_FIELDS.names))
     if taken:

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from shardwire.archive.arrow import HASH, SEGMENT_COLUMNS, SEND_ID, TIMESTAMP
 from shardwire.archive.unwrap import UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_bool, check_integer, check_kind
 from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.spark import versions
-from shardwire.spark.columns import columns_of_names, nanoseconds_column
+from shardwire.spark.columns import check_data_frame, columns_of_names, nanoseconds_column
 from shardwire.spark.reconstruct import (
     check_columns,
     keyed_segments,
@@ -64,7 +64,7 @@ def reconstruct_stream(
 
     Args:
         df: A streaming DataFrame, one wire message a row: Parquet files, Kafka (`payload="value"`), `waku-store`.
-        config: As in `reconstruct`, like the arguments after it.
+        config: As in `reconstruct`, like the arguments after it; `by` takes neither arrays nor intervals.
         timestamp: A column of nanoseconds (bigint) or a timestamp column with the time of arrival. None: `timestamp`
             where there is one, otherwise the time of the micro-batch. A null counts as the latter too.
         watermark_delay_ms: How far the watermark stays behind the latest time seen.
@@ -78,16 +78,17 @@ def reconstruct_stream(
             PySpark is older than 4.0.
     """
     check_kind("config", config, SegmentationConfig)
+    check_data_frame(df)
+    check_bool("include_payload", include_payload)
     config = config or SegmentationConfig()
     versions.require_state()
     _require_protobuf()
     if not df.isStreaming:
         raise ConfigError("df is not streaming: read it with spark.readStream, or use reconstruct")
     for name, value in (("watermark_delay_ms", watermark_delay_ms), ("remember_ms", remember_ms)):
-        if not 0 <= value < 1 << 53:
-            raise ConfigError(f"{name} is {value}: it must be from 0 to {(1 << 53) - 1}")
+        check_integer(name, value, 0, (1 << 53) - 1)
     steps = check_steps(unwrap)
-    by = check_columns(df, by, steps, (EVENT_TIME,))
+    by = check_columns(df, by, steps, (EVENT_TIME,), in_state=True)
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if EVENT_TIME in by:
