@@ -246,7 +246,7 @@ def test_what_a_source_may_not_be(spark: SparkSession, tmp_path: Path) -> None:
 NO_ARCHIVE = {
     "nowhere": "the archive '.*nowhere' is not there: give a directory or a file that exists",
     "empty": "the archive '.*empty' has no Parquet files: give a directory or a file of them",
-    "text.parquet": "the archive '.*text.parquet' holds a file that is no Parquet file: take it away",
+    "text.parquet": "holds '.*text.parquet', which is no Parquet file, or damaged: take it away",
     "strange://host/archive": "'strange://host/archive' is no path that this Spark reaches .*strange.*: correct it",
     "": "'' is no path that this Spark reaches .*empty string.*: correct it",
 }
@@ -261,6 +261,27 @@ def test_what_is_no_archive_is_told_in_our_words(spark: SparkSession, tmp_path: 
         reconstruct_archive(spark, source, str(tmp_path / "out"), CONFIG)
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.glob("*out*"))
+
+
+ODD_FILES: dict[str, Any] = {
+    "is no Parquet file, or damaged: take it away; spark.*ignoreCorruptFiles=true leaves such files out": b"notes",
+    "has a column of another type than the first file: write it anew as that is": pa.table({"timestamp": ["now"]}),
+}
+
+
+@pytest.mark.parametrize("reason", ODD_FILES)
+def test_one_odd_file_is_told_by_its_name(spark: SparkSession, tmp_path: Path, reason: str) -> None:
+    write_archive(tmp_path / "in", messages=4, files=3, in_flight=1)
+    odd, content = tmp_path / "in" / "odd file.parquet", ODD_FILES[reason]
+    if isinstance(content, bytes):
+        odd.write_bytes(content)
+    else:
+        pq.write_table(content, odd)
+    told = rf"the archive '.*in' holds '.*odd%20file\.parquet', which {reason}"
+    with pytest.raises(ConfigError, match=told) as raised:
+        reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
+    assert "\n" not in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_arguments_of_wrong_kinds(spark: SparkSession, tmp_path: Path) -> None:

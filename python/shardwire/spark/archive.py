@@ -44,7 +44,7 @@ from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import check_data_frame, columns_of_names
 from shardwire.spark.corrections import corrected
-from shardwire.spark.files import UNION_CONF, SinkFiles, read_in_order
+from shardwire.spark.files import UNION_CONF, SinkFiles, read_in_order, unreadable_told
 from shardwire.spark.native import map_in_arrow
 from shardwire.spark.reconstruct import (
     Reconstruction,
@@ -148,7 +148,8 @@ def reconstruct_archive(
 
     Raises:
         ConfigError: As `reconstruct` raises it; the sink exists or lies in the source; the source is not there, has no
-            Parquet files or others beside them, or is a table of Delta or Iceberg, whose files are not all its rows.
+            Parquet files, has one that is damaged or another file beside them, or is a table of Delta or Iceberg,
+            whose files are not all its rows.
     """
     started = time.monotonic()
     check_kind("config", config, SegmentationConfig)
@@ -177,7 +178,8 @@ def reconstruct_archive(
     archive = _Archive(config, by, include_payload, files)
     local, across = Tally.of(spark.sparkContext), Tally.of(spark.sparkContext)
     try:
-        staged = archive.reconstruct_locally(rows, unwrapping, local)
+        with unreadable_told(source):
+            staged = archive.reconstruct_locally(rows, unwrapping, local)
         met = archive.reconstruct_across(staged, absent, across)
         unread = archive.count_unread(staged, local["unread"])
         # Everything that reads the staged files comes before they are renamed.

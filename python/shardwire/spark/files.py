@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +25,23 @@ UNION_CONF = "spark.sql.unionOutputPartitioning"
 _TABLES = {"_delta_log/*.json": "Delta", "metadata/*.metadata.json": "Iceberg"}
 
 
-_NO_PARQUET = "holds a file that is no Parquet file: take it away, or give a DataFrame that leaves it out"
 # What Spark says of what is no archive, and what is told instead.
-_UNREAD = {
+_NO_ARCHIVE = {
     "PATH_NOT_FOUND": "is not there: give a directory or a file that exists",
     "UNABLE_TO_INFER_SCHEMA": "has no Parquet files: give a directory or a file of them",
+}
+LEAVES_OUT = "spark.sql.files.ignoreCorruptFiles=true"
+_NO_PARQUET = f"is no Parquet file, or damaged: take it away; {LEAVES_OUT} leaves such files out"
+# The same of one of its files.
+_NO_FILE = {
+    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "has a column of another type than the first file: write it anew as that is",
+    "FILE_NOT_EXIST": "was taken away meanwhile: run again while the archive stays as it is",
     "is not a Parquet file": _NO_PARQUET,
     "Could not read footer": _NO_PARQUET,
-    "CANNOT_READ_FILE_FOOTER": _NO_PARQUET,
-    # Its footer, that is: no more is read of it.
     "FAILED_READ_FILE": _NO_PARQUET,
 }
+# Which one that is, in the words of Spark 4 and in those of Parquet.
+_NAMED_FILE = re.compile(r"reading file (\S+?)\.\s|(\S+) is not a Parquet file")
 
 
 class Files:
@@ -213,7 +222,8 @@ def read_in_order(spark: SparkSession, source: str) -> DataFrame:
 
     Spark packs small files by their sizes, and messages that reach over the end of a file meet their rest elsewhere.
     """
-    whole = _read(spark, source)
+    with unreadable_told(source):
+        whole = spark.read.parquet(source)
     listed = Files(spark).listed(source)
     files = [
         (str(status.getPath().toString()), int(status.getLen()))
@@ -229,15 +239,25 @@ def read_in_order(spark: SparkSession, source: str) -> DataFrame:
     return reduce(DataFrame.union, parts)
 
 
-def _read(spark: SparkSession, source: str) -> DataFrame:
+@contextmanager
+def unreadable_told(source: object) -> Iterator[None]:
+    """Tells what Spark cannot read of an archive in one line, where it is a path.
+
+    Raises:
+        ConfigError: It is not there, or a file of it is none or damaged.
+    """
     try:
-        return spark.read.parquet(source)
+        yield
     except (PySparkException, Py4JError) as error:
         said = str(error)
-        remedy = next((remedy for mark, remedy in _UNREAD.items() if mark in said), None)
-        if remedy is None:
+        reasons = [reason for mark, reason in _NO_ARCHIVE.items() if mark in said]
+        if not reasons:
+            found = _NAMED_FILE.search(said)
+            file = repr(found[1] or found[2]) if found else "a file"
+            reasons = [f"holds {file}, which {reason}" for mark, reason in _NO_FILE.items() if mark in said]
+        if not reasons or not isinstance(source, str):
             raise
-        raise ConfigError(f"the archive {source!r} {remedy}") from None
+        raise ConfigError(f"the archive {source!r} {reasons[0]}") from None
 
 
 def _groups(files: list[tuple[str, int]], total: int, groups_min: int) -> list[list[str]]:

@@ -19,7 +19,7 @@ from shardwire.archive.arrow import STATUSES
 from shardwire.archive.unwrap import LAYERS, UnwrapStep, decrypt
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
-from shardwire.spark.files import Files
+from shardwire.spark.files import LEAVES_OUT, Files
 from shardwire.spark.output import JobOutput
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ _REMEDIES = {
     "is not a Parquet file": "--skip-corrupt leaves such files out",
     "CANNOT_READ_FILE": "--skip-corrupt leaves such files out",
     "Could not read footer": "--skip-corrupt leaves such files out",
+    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "write that file anew with the columns of the first one",
+    "FAILED_READ_FILE": "--skip-corrupt leaves such files out",
     "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
     "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
 }
@@ -180,7 +182,7 @@ def run_job(job: Callable[[], int]) -> int:
     try:
         return job()
     except ShardwireError as error:
-        reason = str(error).replace("pass replace=True", "pass --overwrite")
+        reason = str(error).replace("pass replace=True", "pass --overwrite").replace(LEAVES_OUT, "--skip-corrupt")
     except (PySparkException, Py4JError) as error:
         reason = reason_of(str(error)) or type(error).__name__
     except OSError as error:
