@@ -258,3 +258,21 @@ def test_acknowledgements_of_any_rows_agree(tmp_path: Path, spark_session: Spark
     here = summarize(archive, CONFIG, unwrap=["sds"])
     assert here.latencies.keys() == here.unacknowledged.keys() == {"alice", "bob", "carol", "(unknown)"}
     same(here, summarize_archive(spark_session.read.parquet(archive), CONFIG, unwrap=["sds"]))
+
+
+def test_the_command_tells_what_spark_cannot_do_in_one_line(
+    tmp_path: Path, spark_session: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments_with_losses(tmp_path / "archive.parquet")
+    (tmp_path / "notes.parquet").write_text("no Parquet at all")
+    for option, reason in {
+        "archive.parquet notes.parquet": "notes.parquet', which is no Parquet file, or damaged: take it away",
+        "s3a://bucket/archive": "Spark failed: java.lang.RuntimeException: java.lang.ClassNotFoundException",
+    }.items():
+        named = [one if "://" in one else str(tmp_path / one) for one in option.split()]
+        assert run(["report", *named, "-o", str(tmp_path / "no.html"), "--spark", "local[2]"]) in (1, 2)
+        told = capsys.readouterr().err
+        assert reason in told
+        assert told.count("\n") == 1
+        assert "defect" not in told
+    assert not (tmp_path / "no.html").exists()

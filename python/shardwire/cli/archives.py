@@ -174,13 +174,16 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
             raise ConfigError(f"--spark is {asked.spark!r}: it must be local[*], spark://HOST:PORT, yarn or k8s://URL")
         from shardwire.archive.source import files_of
         from shardwire.spark import summarize_archive
+        from shardwire.spark.files import unreadable_told
+        from shardwire.spark.job import failures_told
         from shardwire.spark.session import job_session
 
         # What is not there is told at once, and not by Spark.
         files = [file for source in sources for file in ([source] if _URI.match(source) else files_of(source))]
         _refuse_input(output, files)
         _refuse_existing(output, replace=asked.replace)
-        with job_session("shardwire report", asked.spark) as spark:
+        archive = ", ".join(sources)
+        with failures_told(), job_session("shardwire report", asked.spark) as spark, unreadable_told(archive):
             summary = summarize_archive(spark.read.parquet(*files), asked.config, **columns)
     page = report_page(summary, f"Traffic of {', '.join(Path(source).name or source for source in sources)}")
     write_output(output, page.encode("utf-8", "backslashreplace"))

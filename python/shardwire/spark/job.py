@@ -8,7 +8,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -189,6 +190,22 @@ def run_job(job: Callable[[], int]) -> int:
         reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     sys.stderr.write(f"error: {reason}\n")
     return EXIT_FAILED
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Tells in one line what Spark raises.
+
+    Raises:
+        ShardwireError: It raised.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise ShardwireError(f"Spark failed: {reason_of(str(error)) or type(error).__name__}") from error
 
 
 def reason_of(text: str) -> str:
