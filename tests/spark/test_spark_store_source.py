@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 from spark.rows import CONFIG, payload_of
 from store_server import StoreServer, serving
 
@@ -86,6 +87,21 @@ def test_wrong_options_are_refused() -> None:
         "startTime is 'now'": {"url": "http://x", "startTime": "now"},
         "partitions is 0": {"url": "http://x", "partitions": "0"},
         "dialect is 'x'": {"url": "http://x", "dialect": "x"},
+        "startTime is 6: it must be at most endTime, 5": {"url": "http://x", "startTime": "6", "endTime": "5"},
     }.items():
         with pytest.raises(ConfigError, match=match):
             WakuStoreReader(options)
+
+
+def test_wrong_options_are_told_where_they_are_given(spark: SparkSession) -> None:
+    register(spark)
+    for reader in (spark.read, spark.readStream):
+        with pytest.raises(PySparkException, match="waku-store has no option 'pagesise': it has url, dialect"):
+            reader.format("waku-store").options(url="http://127.0.0.1:1", pagesise="5").load()
+
+
+def test_filters_that_leave_nothing_ask_for_nothing(spark: SparkSession, store: StoreServer) -> None:
+    register(spark)
+    df = spark.read.format("waku-store").option("url", store.url).option("endTime", 1_005).load()
+    assert df.where("timestamp > 1010").collect() == []
+    assert store.requests == []

@@ -45,6 +45,12 @@ class StoreRange:
     start_time_ns: int | None
     end_time_ns: int | None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can be in it."""
+        start, end = self.start_time_ns, self.end_time_ns
+        return start is not None and end is not None and start > end
+
 
 class StorePartition(InputPartition):
     """One task's part."""
@@ -89,9 +95,14 @@ class StoreOptions:
         )
         named = (topic.strip() for topic in given.get("contenttopics", "").split(","))
         topics = tuple(dict.fromkeys(topic for topic in named if topic))
+        whole = StoreRange(topics, _integer(given, "startTime", None), _integer(given, "endTime", None))
+        if whole.is_empty:
+            raise ConfigError(
+                f"{SOURCE_NAME}: startTime is {whole.start_time_ns}: it must be at most endTime, {whole.end_time_ns}"
+            )
         return cls(
             endpoint=endpoint,
-            range=StoreRange(topics, _integer(given, "startTime", None), _integer(given, "endTime", None)),
+            range=whole,
             partitions=_integer(given, "partitions", 1, minimum=1),
             page_size=_integer(given, "pageSize", PAGE_SIZE_MAX, minimum=1, maximum=PAGE_SIZE_MAX),
             delay_ms=_integer(given, "delayMs", 10_000, minimum=0),
@@ -111,6 +122,8 @@ class StoreOptions:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The pages of one range, a batch a page."""
         asked: StoreRange = partition.value
+        if asked.is_empty:
+            return
         query = StoreQuery(
             content_topics=asked.content_topics,
             start_time_ns=asked.start_time_ns,

@@ -39,6 +39,8 @@ class WakuStoreDataSource(DataSource):
         return SOURCE_NAME
 
     def schema(self) -> str:
+        # Asked for by `load`: what is wrong with the options is told there, and not where rows are wanted.
+        StoreOptions.of(dict(self.options))
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
