@@ -265,6 +265,8 @@ ModuleNotFoundError: No module named 'shardwire'
     java = "An error occurred while calling o32.parquet.\n: org.apache.spark.SparkException: no footer\n\tat org.A"
     assert reason_of(java) == "org.apache.spark.SparkException: no footer"
     assert reason_of("[PATH_NOT_FOUND] nothing there\n\tat org.A") == "[PATH_NOT_FOUND] nothing there"
+    source = '[PYTHON_DATA_SOURCE_ERROR] no: Traceback (most recent call last):\n  File "x"\nConfigError: no option\n'
+    assert reason_of(f"{source} SQLSTATE: 38000") == "ConfigError: no option"
 
 
 def archive(path: Path, *messages: int, lost: tuple[int, ...] = (), name: str = "0") -> None:

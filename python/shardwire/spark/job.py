@@ -212,7 +212,7 @@ def reason_of(text: str) -> str:
     """The line that says what happened, out of pages that Spark says about it."""
     lines = [line.strip() if line.startswith(":") else line for line in text.splitlines() if line.strip()]
     # What failed in Python on an executor stands below its traceback, in the first line that is not indented.
-    below = lines[max((n + 1 for n, line in enumerate(lines) if line.strip().startswith("Traceback (")), default=0) :]
+    below = lines[max((n + 1 for n, line in enumerate(lines) if "Traceback (most recent" in line), default=0) :]
     raised = next((line for line in below if _RAISED.match(line)), None) if len(below) < len(lines) else None
     if raised is None:
         # Before its own words py4j names the call that failed.
