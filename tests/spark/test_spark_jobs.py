@@ -245,6 +245,25 @@ def test_what_cannot_be_read_is_one_line(spark: SparkSession, case: str, tmp_pat
     assert not list(tmp_path.glob("*shardwire*"))
 
 
+def test_json_is_an_output_like_others(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1, 2)
+    arguments = (str(tmp_path / "in"), str(tmp_path / "out"), "--output-format", "json", *OPTIONS)
+    for overwrite in ((), ("--overwrite",)):
+        assert in_process("reconstruct_messages.py", *arguments, *overwrite) == 0
+        table = summary(capsys.readouterr().out)
+        assert (table["messages complete"], table["bytes of payloads"]) == (2, 40_000)
+    assert in_process("reconstruct_messages.py", *arguments) == 2
+    assert "exists: give another one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["json", "delta"])
+def test_an_input_is_destroyed_in_no_format(spark: SparkSession, tmp_path: Path, capsys: Any, kind: str) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = (str(tmp_path / "in"), str(tmp_path), "--overwrite", "--output-format", kind)
+    assert in_process("reconstruct_messages.py", *arguments) == 2
+    assert "overlap: give an output outside the input" in capsys.readouterr().err
+
+
 def test_an_input_without_rows(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     pq.write_table(pa.table({"payload": pa.array([], pa.binary())}), tmp_path / "in.parquet")
     assert in_process("reconstruct_messages.py", str(tmp_path / "in.parquet"), str(tmp_path / "out")) == 0

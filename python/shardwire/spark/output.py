@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import columns_of_names
-from shardwire.spark.files import SinkFiles
+from shardwire.spark.files import Files, SinkFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Formats whose files are the table; every other format commits by a log of its own.
-FILE_FORMATS = ("parquet", "orc")
+FILE_FORMATS = ("parquet", "orc", "json", "avro")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,10 @@ class JobOutput:
         Raises:
             ConfigError: It does.
         """
-        if self.format not in FILE_FORMATS:
-            return None
-        files = SinkFiles(spark, self.path, replace=self.overwrite)
+        is_ours = self.format in FILE_FORMATS
+        files = SinkFiles(spark, self.path, replace=self.overwrite) if is_ours else None
         for source in sources:
-            files.refuse_overlap(source, self.path)
+            (files or Files(spark)).refuse_overlap(source, self.path)
         return files
 
     def write(self, rows: DataFrame, files: SinkFiles | None, description: str) -> DataFrame:
