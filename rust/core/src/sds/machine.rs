@@ -1043,7 +1043,6 @@ impl Machine {
             self.acknowledgements.forget(gone, &mut entry);
             self.anti_entropy.forget(gone);
         }
-        self.incoming.on_held(message_id);
         self.filter.insert(message_id.clone());
         entry
     }

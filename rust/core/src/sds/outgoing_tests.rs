@@ -352,10 +352,6 @@ impl Stored {
         assert!(lost.is_some());
     }
 
-    pub fn count(&self, kind: &str) -> usize {
-        self.0.keys().filter(|(known, _)| *known == kind).count()
-    }
-
     /// Records of our sends and of their contents.
     fn own(&self) -> usize {
         let kinds = ["sds.send", "sds.content", "sds.outgoing", "sds.message"];

@@ -1052,13 +1052,8 @@ impl Incoming {
         self.lost.poll_changed()
     }
 
-    /// Whether the record of an entry that left the log stays for now.
-    pub fn keeps_record(&self, message_id: &Name) -> bool {
-        self.past.keeps_record(message_id)
-    }
-
-    /// Records of what left the log that are new since the last call or go, and entries whose records go.
-    pub fn poll_past(&mut self) -> (BTreeMap<u32, Option<Vec<u64>>>, Vec<Name>) {
+    /// Records of what left the log that are new since the last call, and those that go.
+    pub fn poll_past(&mut self) -> BTreeMap<u32, Option<Vec<u64>>> {
         self.past.poll_changed()
     }
 

@@ -747,13 +747,8 @@ impl Incoming {
         if self.by_send
             && let Some((send_id, _)) = split_content_id(message_id)
         {
-            self.past.remember(send_id, message_id);
+            self.past.remember(send_id);
         }
-    }
-
-    /// The log holds a content, which may have left it before.
-    pub fn on_held(&mut self, message_id: &Name) {
-        self.past.on_held(message_id);
     }
 
     /// Whether the send of a content is known to have left the log.

@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashTable;
-use hashlink::LinkedHashSet;
 use sha2::{Digest, Sha256};
-
-use crate::sds::name::Name;
 
 /// Each half of what is remembered holds so many times the log, and so many at least.
 const LOGS_PER_HALF: usize = 4;
 const HALF_MIN: usize = 4_096;
-/// So many entries of the log go at once, with one record that tells of their sends: until then their own
-/// records stay.
-const ENTRIES_PER_RECORD: usize = 256;
+/// Fingerprints of a record. The last ones, which do not fill one yet, are not stored.
+const FINGERPRINTS_PER_RECORD: usize = 64;
 
 /// A fingerprint of each send. They fill one half after the other; the older one goes when both are full.
 #[derive(Debug)]
@@ -21,13 +17,11 @@ pub struct PastSends {
     half_max: usize,
     newer: Half,
     older: Half,
-    /// Those of the next record, and the entries whose records go with it.
+    /// Those of the next record.
     unwritten: Vec<u64>,
-    leaving: LinkedHashSet<Name>,
     next_record: u32,
-    /// For `poll_persist`: records that are new, and those that go; entries whose records go.
+    /// For `poll_persist`: records that are new, and those that go.
     changed: BTreeMap<u32, Option<Vec<u64>>>,
-    left: Vec<Name>,
 }
 
 #[derive(Debug, Default)]
@@ -53,10 +47,8 @@ impl PastSends {
             newer: Half::default(),
             older: Half::default(),
             unwritten: Vec::new(),
-            leaving: LinkedHashSet::new(),
             next_record: 0,
             changed: BTreeMap::new(),
-            left: Vec::new(),
         }
     }
 
@@ -67,42 +59,23 @@ impl PastSends {
     }
 
     /// A content of a send that was delivered leaves the log.
-    pub fn remember(&mut self, send_id: &str, message_id: &Name) {
+    pub fn remember(&mut self, send_id: &str) {
         let fingerprint = fingerprint_of(send_id);
-        if !self.holds(fingerprint) {
-            self.add(fingerprint);
-            self.unwritten.push(fingerprint);
-        }
-        self.leaving.replace(message_id.clone());
-        if self.leaving.len() < ENTRIES_PER_RECORD {
+        if self.holds(fingerprint) {
             return;
         }
-        self.left.extend(self.leaving.drain());
-        if !self.unwritten.is_empty() {
+        self.add(fingerprint);
+        self.unwritten.push(fingerprint);
+        if self.unwritten.len() == FINGERPRINTS_PER_RECORD {
             let fingerprints = std::mem::take(&mut self.unwritten);
             self.changed.insert(self.next_record, Some(fingerprints));
             self.end_record(self.next_record);
         }
     }
 
-    /// The log holds a content, which may have left it before.
-    pub fn on_held(&mut self, message_id: &Name) {
-        if !self.leaving.is_empty() {
-            self.leaving.remove(message_id);
-        }
-    }
-
-    /// Whether the record of an entry that left the log stays for now.
-    pub fn keeps_record(&self, message_id: &Name) -> bool {
-        self.leaving.contains(message_id)
-    }
-
-    /// Records that are new since the last call, and those that go; and entries whose records go.
-    pub fn poll_changed(&mut self) -> (BTreeMap<u32, Option<Vec<u64>>>, Vec<Name>) {
-        (
-            std::mem::take(&mut self.changed),
-            std::mem::take(&mut self.left),
-        )
+    /// Records that are new since the last call, and those that go.
+    pub fn poll_changed(&mut self) -> BTreeMap<u32, Option<Vec<u64>>> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Restores a record; they come in the order of their numbers.
@@ -154,7 +127,8 @@ mod tests {
 
     fn forget(past: &mut PastSends, numbers: std::ops::Range<usize>) {
         for number in numbers {
-            past.remember(&number.to_string(), &Name::new(&format!("{number}.0")));
+            past.remember(&number.to_string());
+            past.remember(&number.to_string());
         }
     }
 
@@ -173,76 +147,50 @@ mod tests {
         assert!(!past.contains("0"));
         forget(&mut past, 0..2 * half - 1);
         assert_eq!(remembered(&past, 3 * half), 2 * half - 1);
-        let records = half / ENTRIES_PER_RECORD;
-        let (written, left) = past.poll_changed();
+        let records = half / FINGERPRINTS_PER_RECORD;
+        let written = past.poll_changed();
         assert_eq!(written.len(), 2 * records - 1);
         assert!(written.values().all(Option::is_some));
-        assert_eq!(left.len(), 2 * half - ENTRIES_PER_RECORD);
         forget(&mut past, 2 * half - 1..2 * half);
         assert_eq!(remembered(&past, 3 * half), half);
         assert!(past.contains(&half.to_string()) && !past.contains(&(half - 1).to_string()));
-        let (changed, left) = past.poll_changed();
+        let changed = past.poll_changed();
         let gone = changed.iter().filter(|(_, record)| record.is_none());
         let gone: Vec<u32> = gone.map(|(number, _)| *number).collect();
         assert_eq!(gone, (0..records as u32).collect::<Vec<_>>());
-        assert_eq!(
-            (changed.len(), left.len()),
-            (records + 1, ENTRIES_PER_RECORD)
-        );
+        assert_eq!(changed.len(), records + 1);
     }
 
     #[test]
     fn a_later_life_goes_on_from_what_was_stored() {
-        let count = 3 * ENTRIES_PER_RECORD;
+        let count = 3 * FINGERPRINTS_PER_RECORD;
         let mut past = PastSends::new(1);
-        forget(&mut past, 0..count);
+        forget(&mut past, 0..count + 1);
         let mut next = PastSends::new(1);
-        for (number, fingerprints) in past.poll_changed().0 {
+        for (number, fingerprints) in past.poll_changed() {
             next.restore(number, fingerprints.expect("none is gone"));
         }
         assert_eq!(remembered(&next, 2 * count), count);
-        assert!(next.poll_changed().0.is_empty());
-        forget(&mut next, count..count + ENTRIES_PER_RECORD);
-        let (written, _) = next.poll_changed();
-        assert_eq!(written.into_keys().collect::<Vec<_>>(), [3]);
+        assert!(next.poll_changed().is_empty());
+        forget(&mut next, count..count + FINGERPRINTS_PER_RECORD);
+        assert_eq!(next.poll_changed().into_keys().collect::<Vec<_>>(), [3]);
         // Beside a smaller log than theirs the oldest go at once.
         let mut smaller = PastSends::new(1);
-        let records = (HALF_MIN / ENTRIES_PER_RECORD) as u32;
+        let records = (HALF_MIN / FINGERPRINTS_PER_RECORD) as u32;
         for number in 0..2 * records {
-            let from = u64::from(number) * ENTRIES_PER_RECORD as u64;
-            smaller.restore(number, from..from + ENTRIES_PER_RECORD as u64);
+            let from = u64::from(number) * FINGERPRINTS_PER_RECORD as u64;
+            smaller.restore(number, from..from + FINGERPRINTS_PER_RECORD as u64);
         }
         let gone = (0..records).map(|number| (number, None));
-        assert_eq!(smaller.poll_changed().0, gone.collect());
+        assert_eq!(smaller.poll_changed(), gone.collect());
     }
 
     #[test]
     fn a_record_that_comes_and_goes_between_two_calls_is_never_stored() {
         let mut past = PastSends::new(1);
         forget(&mut past, 0..2 * HALF_MIN);
-        let records = (HALF_MIN / ENTRIES_PER_RECORD) as u32;
-        let written: Vec<u32> = past.poll_changed().0.into_keys().collect();
+        let records = (HALF_MIN / FINGERPRINTS_PER_RECORD) as u32;
+        let written: Vec<u32> = past.poll_changed().into_keys().collect();
         assert_eq!(written, (records..2 * records).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn contents_of_one_send_take_one_fingerprint_and_go_as_soon() {
-        let mut past = PastSends::new(1);
-        let id = |ordinal: usize| Name::new(&format!("one.{ordinal}"));
-        for ordinal in 0..2 * ENTRIES_PER_RECORD - 1 {
-            past.remember("one", &id(ordinal));
-        }
-        let (written, left) = past.poll_changed();
-        let sizes: Vec<_> = written
-            .into_values()
-            .flatten()
-            .map(|one| one.len())
-            .collect();
-        assert_eq!((sizes, left.len()), (vec![1], ENTRIES_PER_RECORD));
-        // One that is held again has a record of its own again.
-        let last = id(2 * ENTRIES_PER_RECORD - 2);
-        assert!(past.keeps_record(&last) && !past.keeps_record(&id(0)));
-        past.on_held(&last);
-        assert!(!past.keeps_record(&last));
     }
 }

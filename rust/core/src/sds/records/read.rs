@@ -132,7 +132,6 @@ impl Machine {
             stored.extend(self.read(&record, |fields| read_entry(message_id, fields)));
         }
         stored.sort_by_key(|(entry, _)| entry.sequence);
-        self.restore_forgotten(&mut stored, messages);
         let (entries, keys): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
         self.log.restore(entries);
         let mut waits: LinkedHashMap<Name, Vec<EntryRef>> = LinkedHashMap::new();
@@ -150,27 +149,6 @@ impl Machine {
             }
         }
         waits
-    }
-
-    /// Takes out what had left the log and whose record stayed.
-    fn restore_forgotten(
-        &mut self,
-        stored: &mut Vec<(Entry, Name)>,
-        messages: &LinkedHashMap<Name, Octets>,
-    ) {
-        let mut surplus = stored.len().saturating_sub(self.config.log_messages_max);
-        stored.retain(|(entry, key)| {
-            // One whose message is stored goes once others come, and its message with it.
-            let has_left = surplus > 0
-                && self.config.by_send()
-                && key.is_empty()
-                && !messages.contains_key(&entry.message_id);
-            if has_left {
-                surplus -= 1;
-                self.incoming.on_forgotten(&entry.message_id);
-            }
-            !has_left
-        });
     }
 
     /// Gives up to which number all was acknowledged.

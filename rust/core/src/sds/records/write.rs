@@ -47,7 +47,6 @@ impl Machine {
                 Change::Entry(entry) => {
                     record(LOG, &entry.message_id, Some(log_entry(entry, incoming)))
                 }
-                Change::Forgotten(message_id) if incoming.keeps_record(message_id) => return,
                 Change::Forgotten(message_id) => record(LOG, message_id, None),
                 Change::Message(message_id, message) => {
                     // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
@@ -157,8 +156,7 @@ impl Machine {
             let fields = askable.map(|askable| Writer::new().byte(u8::from(askable)).seal());
             records.put(out, LOST, key, fields);
         }
-        let (past, left) = self.incoming.poll_past();
-        for (number, fingerprints) in past {
+        for (number, fingerprints) in self.incoming.poll_past() {
             let fields = fingerprints.map(|fingerprints| {
                 let mut writer = Writer::new();
                 for fingerprint in fingerprints {
@@ -168,8 +166,6 @@ impl Machine {
             });
             out.push(record(PAST, &Name::new(&format!("{number:08x}")), fields));
         }
-        let left = left.iter().filter(|id| !self.log.contains(id.as_bytes()));
-        out.extend(left.map(|message_id| record(LOG, message_id, None)));
         for (name, known) in self.given_up.poll_changed() {
             records.put(out, GIVEN_UP, name, known.then(|| vec![VERSION]));
         }
