@@ -65,19 +65,12 @@ async def await_cipher(result: Awaitable[bytes]) -> bytes:
     Raises:
         TimeoutError: It took longer than `CIPHER_TIMEOUT_MS`: the messages behind this one wait for it.
     """
-    task = asyncio.create_task(_awaited(result), name="shardwire cipher")
+    task = asyncio.create_task(_awaited(result), name="a call of the encryption")
     task.add_done_callback(_retrieve)
     try:
         done, _ = await asyncio.wait({task}, timeout=CIPHER_TIMEOUT_MS / 1000)
     finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
-            if not task.done():
-                logger.error(
-                    "a call of the encryption did not end within %g s of its cancellation: it is left behind",
-                    CANCEL_AGAIN_S,
-                )
+        await end_tasks([task], CANCEL_AGAIN_S)
     if not done and (not task.done() or task.cancelled()):
         raise TimeoutError
     return task.result()
@@ -251,7 +244,7 @@ def frames(error: BaseException, but: str) -> str:
     return f" at {', called at '.join(reversed(where))}" if where else ""
 
 
-async def end_tasks(tasks: Iterable[asyncio.Task[None]], timeout_s: float = CLOSING_CALL_S) -> None:
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]], timeout_s: float = CLOSING_CALL_S) -> None:
     """Cancels tasks and waits until they have ended.
 
     One whose hook swallows the cancellation is cancelled again, and left behind where it does not end in time.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -48,9 +49,9 @@ def columns_of_names(names: Iterable[str]) -> list[Column]:
 
 def clashing(df: DataFrame, names: Sequence[str], taken: Iterable[str]) -> list[str]:
     """Those of `names` that Spark would take for one of `taken`: it ignores case unless it is told otherwise."""
-    is_exact = _is_case_sensitive(df)
-    taken = set(taken) if is_exact else {name.lower() for name in taken}
-    return [name for name in names if (name if is_exact else name.lower()) in taken]
+    compared = _comparison(df)
+    taken = set(map(compared, taken))
+    return [name for name in names if compared(name) in taken]
 
 
 def check_named(df: DataFrame, name: str, role: str) -> None:
@@ -73,13 +74,11 @@ def check_distinct(df: DataFrame) -> None:
     Raises:
         ConfigError: Spark would not tell two of them apart.
     """
-    is_exact = _is_case_sensitive(df)
-    known: set[str] = set()
-    for name in df.columns:
-        own = name if is_exact else name.lower()
-        if own in known:
+    compared = _comparison(df)
+    counts = Counter(map(compared, df.columns))
+    for name in reversed(df.columns):
+        if counts[compared(name)] > 1:
             raise ConfigError(f"the DataFrame has several columns {name!r}, and all are kept: rename all but one")
-        known.add(own)
 
 
 def check_keeps_apart(name: str, kind: DataType, *, in_state: bool) -> None:
@@ -136,8 +135,10 @@ def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
     return F.try_multiply(F.unix_micros(column_of(name)), F.lit(1000).cast("bigint"))
 
 
-def _is_case_sensitive(df: DataFrame) -> bool:
-    return (df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "").lower() == "true"
+def _comparison(df: DataFrame) -> Callable[[str], str]:
+    """What Spark compares of a name."""
+    is_exact = (df.sparkSession.conf.get("spark.sql.caseSensitive", "false") or "").lower() == "true"
+    return str if is_exact else str.lower
 
 
 def _has(kind: DataType, names: frozenset[str]) -> bool:
