@@ -906,9 +906,9 @@ impl Machine {
         let id = message_id.as_bytes();
         if self.outgoing.find_content(id).is_some()
             || self.log.contains(id)
-            || self.incoming.is_past(message_id)
             || self.recent_ephemerals.contains(message_id)
             || self.transmission.is_own_sync(message_id)
+            || self.incoming.is_past(message_id)
         {
             return Err(Dropped::Own);
         }

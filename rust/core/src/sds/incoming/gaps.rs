@@ -14,7 +14,7 @@ use super::send::{IncomingSend, SendRef};
 use crate::sds::events::Event;
 use crate::sds::ids::{
     MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX, claimed_key, content_id,
-    id_in, is_joined, split_content_id,
+    id_in, is_joined,
 };
 use crate::sds::log::{Entry, Log};
 use crate::sds::name::Name;
@@ -744,9 +744,7 @@ impl Incoming {
     /// A content of a send that was delivered, or of one of ours, left the log: who names it later is told
     /// nothing new. Without send ids a later message may have its id again.
     pub fn on_forgotten(&mut self, message_id: &Name) {
-        if self.by_send
-            && let Some((send_id, _)) = split_content_id(message_id)
-        {
+        if let Some((send_id, _)) = self.place_of(message_id) {
             self.past.remember(send_id);
         }
     }

@@ -238,12 +238,12 @@ impl Machine {
             }
         }
         for (number, record) in kinds.take_sorted(PAST) {
-            let number = u32::from_str_radix(&number, 16).ok();
-            let fingerprints = self.read(&record, |fields| {
+            let read = self.read(&record, |fields| {
+                let number = u32::from_str_radix(&number, 16).ok()?;
                 let fingerprints: Vec<u64> = std::iter::from_fn(|| fields.long()).collect();
-                number.zip(Some(fingerprints))
+                Some((number, fingerprints))
             });
-            if let Some((number, fingerprints)) = fingerprints {
+            if let Some((number, fingerprints)) = read {
                 self.incoming.restore_past(number, fingerprints);
             }
         }
