@@ -812,13 +812,17 @@ class Transmit:
 
 @final
 class Now:
-    """One moment on both clocks.
+    """One moment on both clocks. Hashable, equal by value.
 
     Attributes:
         monotonic_ms: For timers; never goes back.
         epoch_ms: Unix time, for Lamport timestamps; may step.
+
+    Raises:
+        ConfigError: One of them is no integer, or has more than 64 bits.
     """
 
+    __match_args__ = ("monotonic_ms", "epoch_ms")
     def __new__(cls, monotonic_ms: int, epoch_ms: int) -> Self: ...
     @property
     def monotonic_ms(self) -> int: ...
@@ -826,6 +830,7 @@ class Now:
     def epoch_ms(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+    def __getnewargs__(self) -> tuple[int, int]: ...
 
 @final
 class EphemeralReceived(SdsEvent):

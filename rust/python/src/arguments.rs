@@ -54,6 +54,16 @@ fn count_of(name: &str, value: Borrowed<'_, '_, PyAny>, maximum: u64) -> PyResul
         .ok_or_else(|| refused(name, &value, &format!("an integer from 0 to {maximum}")))
 }
 
+/// An integer of 64 bits, below 0 too. True and False are none.
+fn time_of(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<i64> {
+    let time = if value.is_instance_of::<PyBool>() {
+        None
+    } else {
+        value.extract::<i64>().ok()
+    };
+    time.ok_or_else(|| refused(name, &value, "an integer of ms, within 64 bits"))
+}
+
 macro_rules! texts {
     ($($kind:ident = $name:literal),+ $(,)?) => {$(
         #[doc = concat!("The argument `", $name, "`, a text.")]
@@ -94,6 +104,22 @@ macro_rules! counts {
     )+};
 }
 
+macro_rules! times {
+    ($($kind:ident = $name:literal),+ $(,)?) => {$(
+        #[doc = concat!("The argument `", $name, "`, a time in ms.")]
+        #[derive(Clone, Copy)]
+        pub struct $kind(pub i64);
+
+        impl FromPyObject<'_, '_> for $kind {
+            type Error = PyErr;
+
+            fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+                time_of($name, object).map($kind)
+            }
+        }
+    )+};
+}
+
 macro_rules! flags {
     ($($kind:ident = $name:literal),+ $(,)?) => {$(
         #[doc = concat!("The argument `", $name, "`, True or False.")]
@@ -128,6 +154,11 @@ counts! {
     Ordinal(u32) = "ordinal",
     Reserve(u32) = "reserve",
     TransmitId(u64) = "transmit_id",
+}
+
+times! {
+    EpochMs = "epoch_ms",
+    MonotonicMs = "monotonic_ms",
 }
 
 flags! {

@@ -4,6 +4,8 @@ use pyo3::prelude::*;
 use shardwire_core::sds;
 use shardwire_stub::documented;
 
+use crate::arguments::{EpochMs, MonotonicMs};
+
 #[documented]
 #[pyclass(frozen, eq, hash, get_all, module = "shardwire._native")]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
@@ -15,12 +17,21 @@ pub struct Now {
 #[documented]
 #[pymethods]
 impl Now {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str) {
+        ("monotonic_ms", "epoch_ms")
+    }
+
     #[new]
-    fn new(monotonic_ms: i64, epoch_ms: i64) -> Self {
+    fn new(monotonic_ms: MonotonicMs, epoch_ms: EpochMs) -> Self {
         Now {
-            monotonic_ms,
-            epoch_ms,
+            monotonic_ms: monotonic_ms.0,
+            epoch_ms: epoch_ms.0,
         }
+    }
+
+    fn __getnewargs__(&self) -> (i64, i64) {
+        (self.monotonic_ms, self.epoch_ms)
     }
 
     fn __repr__(&self) -> String {

@@ -8,7 +8,8 @@ import pickle
 import pytest
 
 from shardwire import sds
-from shardwire.sds import SdsEvent, Transmit, TransmitKind
+from shardwire.errors import ConfigError
+from shardwire.sds import Now, SdsEvent, Transmit, TransmitKind
 
 VALUES = [
     lambda: Transmit(1, TransmitKind.FIRST, "m.0", b"wire", "m", 0),
@@ -37,6 +38,25 @@ def test_outputs_are_values(make) -> None:  # type: ignore[no-untyped-def]
     assert repr(one).startswith(f"{type(one).__name__}({type(one).__match_args__[0]}=")
     assert "payload=" not in repr(one)
     assert "content=" not in repr(one)
+
+
+def test_a_moment_is_a_value() -> None:
+    moment = Now(-3, 1_760_000_000_000)
+    for again in (copy.copy(moment), copy.deepcopy(moment), pickle.loads(pickle.dumps(moment))):
+        assert again == moment
+        assert hash(again) == hash(moment)
+    match moment:
+        case Now(monotonic_ms, epoch_ms):
+            assert (monotonic_ms, epoch_ms) == (-3, 1_760_000_000_000)
+    assert Now(1, 2) != Now(2, 1)
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, "1", True, 2**63])
+def test_a_moment_of_what_is_no_time_is_refused(wrong: object) -> None:
+    with pytest.raises(ConfigError, match=r"^monotonic_ms is .*: it must be an integer of ms"):
+        Now(wrong, 0)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^epoch_ms is .*: it must be an integer of ms"):
+        Now(0, wrong)  # type: ignore[arg-type]
 
 
 def test_different_outputs_are_not_equal() -> None:
