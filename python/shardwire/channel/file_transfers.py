@@ -169,8 +169,9 @@ def _choice_of(destination: object) -> Choice:
         check_callable("destination", destination)
         return partial(_chosen, destination)
     given = destination if isinstance(destination, str | os.PathLike) else ""
-    # An empty text, of a variable that is not set say, would be the working directory.
-    if not given or not (directory := Path(given)).is_dir():
+    # An empty text, of a variable that is not set say, would be the working directory. `Path.is_dir` raises for names
+    # that are too long.
+    if not given or not os.path.isdir(directory := Path(given)):
         raise ConfigError(f"destination is {destination!r}: it must be a directory that exists or a function")
     return lambda offer: directory / offer.name
 

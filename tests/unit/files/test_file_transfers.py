@@ -990,7 +990,7 @@ def test_wrong_arguments_are_refused_at_once(source: Path, inbox: Path) -> None:
                 await channel.send_file(source, **settings)  # type: ignore[arg-type]
         with pytest.raises(FileNotFoundError):
             await channel.send_file(inbox / "none")
-        for destination in (inbox / "none", source, "", 5, None):
+        for destination in (inbox / "none", source, "", 5, None, "x" * 5_000, "a\0b"):
             with pytest.raises(ConfigError, match=r"destination is .*: it must be a directory that exists or a func"):
                 channel.receive_files(destination)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=r"file_bytes_max is 1\.5"):
