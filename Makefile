@@ -142,7 +142,7 @@ endif
 # library without symbols no longer does: how the kernels were compiled.
 LINK_MAP := $(if $(filter Linux,$(shell uname)),-- -C link-arg=-Xlinker -C link-arg=-Map=$(CURDIR)/$(WHEELS)/native.map)
 wheel: .venv/demo.stamp pinned
-	@echo "shardwire: building the wheel as it is released: 4 minutes"
+	@echo "shardwire: building the wheel as it is released: 4 minutes, 8 beside other work"
 	rm -rf $(WHEELS)
 	mkdir -p $(WHEELS)
 	$(BIN)/maturin build --quiet --release --strip --sdist --out $(WHEELS) $(LINK_MAP)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
+from shardwire.errors import ConfigError
 from shardwire.spark import channel_report, job_session
 from shardwire.spark.files import SinkFiles
 from shardwire.spark.job import (
@@ -20,6 +21,7 @@ from shardwire.spark.job import (
     add_run_arguments,
     add_source_arguments,
     add_unwrap_arguments,
+    refuse_summary,
     run_job,
     source_of,
     tell,
@@ -55,7 +57,10 @@ def report(options: argparse.Namespace) -> int:
     if options.picture is not None:
         # Before the work, not after it.
         require_matplotlib()
+        if options.picture.is_dir() or not options.picture.parent.is_dir():
+            raise ConfigError(f"--picture is {str(options.picture)!r}: give a file in a directory that exists")
     with job_session(f"shardwire {NAME}") as spark, Progress(spark):
+        refuse_summary(spark, options)
         files = SinkFiles(spark, options.output, replace=options.overwrite)
         files.refuse_overlap(options.input, options.output)
         source = source_of(spark, options)

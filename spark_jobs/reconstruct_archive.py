@@ -24,6 +24,7 @@ from shardwire.spark.job import (
     config_of,
     counted_messages,
     output_of,
+    refuse_summary,
     run_job,
     set_partitions,
     source_of,
@@ -64,6 +65,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         "sender": options.sender,
     }
     with job_session(f"shardwire {NAME}") as spark, Progress(spark):
+        refuse_summary(spark, options)
         set_partitions(spark, options)
         output_of(options).check(spark, [options.input])
         source = source_of(spark, options)

@@ -29,6 +29,7 @@ from shardwire.spark.job import (
     add_unwrap_arguments,
     config_of,
     counted_messages,
+    refuse_summary,
     run_job,
     set_partitions,
     tell,
@@ -90,8 +91,14 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
     with stop_on_signal() as stop, job_session(f"shardwire {NAME}") as spark:
+        refuse_summary(spark, options)
         set_partitions(spark, options)
         flush = None if options.flush is None else JobOutput(options.flush, overwrite=True)
+        if Files(spark).is_within(options.output, options.checkpoint):
+            raise ConfigError(
+                f"--checkpoint is {options.checkpoint!r}, and the output {options.output!r} would lie in it: give "
+                "another directory"
+            )
         places = [options.output, options.checkpoint]
         flush_files = None if flush is None else flush.check(spark, places)
         if is_directory(options.input):

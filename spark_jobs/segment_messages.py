@@ -22,6 +22,7 @@ from shardwire.spark.job import (
     add_source_arguments,
     config_of,
     output_of,
+    refuse_summary,
     run_job,
     set_partitions,
     source_of,
@@ -48,6 +49,7 @@ def segment(options: argparse.Namespace, config: SegmentationConfig) -> int:
     """Runs the job; returns the exit code."""
     output = output_of(options)
     with job_session(f"shardwire {NAME}") as spark, Progress(spark):
+        refuse_summary(spark, options)
         set_partitions(spark, options)
         files = output.check(spark, [options.input])
         messages = source_of(spark, options)

@@ -102,7 +102,7 @@ def test_values_that_do_not_keep_messages_apart_are_refused(spark: SparkSession,
 
 def test_a_stream_refuses_what_its_state_does_not_take(spark: SparkSession) -> None:
     arriving = spark.readStream.format("rate").load()
-    for value in ("array(1)", "interval 1 day", "struct(array(1) as a)"):
+    for value in ("array(1)", "interval 1 day", "struct(array(1) as a)", "1.5D", "struct(1.5F as a)"):
         df = arriving.selectExpr("cast('a' as binary) as payload", f"{value} as odd")
         with pytest.raises(ConfigError, match=r"'odd' of type .*, whose values do not keep messages apart in a stream"):
             reconstruct_stream(df, by=["odd"])

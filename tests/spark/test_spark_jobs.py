@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
 from shardwire.spark.job import Progress, reason_of
 from shardwire.spark.stream_job import secret_of
+from shardwire.spark.unfinished import unfinished_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -264,6 +266,62 @@ def test_an_input_is_destroyed_in_no_format(spark: SparkSession, tmp_path: Path,
     assert "overlap: give an output outside the input" in capsys.readouterr().err
 
 
+JOBS = ["segment_messages.py", "reconstruct_messages.py", "reconstruct_archive.py", "channel_report.py"]
+
+
+@pytest.mark.parametrize("job", [*JOBS, "reconstruct_stream.py"])
+def test_a_summary_that_cannot_be_written_is_refused_before_the_work(
+    spark: SparkSession, job: str, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = [str(tmp_path / "in"), str(tmp_path / "out")]
+    if job == "reconstruct_stream.py":
+        arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--once"]
+    if job != "channel_report.py":
+        arguments += OPTIONS
+    for place, told in {
+        tmp_path: "a directory: give a file",
+        tmp_path / "in" / "0.parquet" / "summary.json": "nothing can be written",
+        Path("/proc/summary.json"): "nothing can be written",
+    }.items():
+        assert in_process(job, *arguments, "--summary", str(place)) == 2
+        [error] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert error.startswith(f"error: --summary is {str(place)!r}, ")
+        assert told in error
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    for place in (tmp_path, tmp_path / "none" / "picture.png"):
+        arguments = [str(tmp_path / "in"), str(tmp_path / "out"), "--picture", str(place)]
+        assert in_process("channel_report.py", *arguments) == 2
+        assert f"error: --picture is {str(place)!r}: give a file" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_the_output_of_a_stream_does_not_lie_in_its_checkpoint(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    for output in ("kept", "kept/out"):
+        arguments = [str(tmp_path / "in"), str(tmp_path / output), "--checkpoint", str(tmp_path / "kept"), "--once"]
+        assert in_process("reconstruct_stream.py", *arguments, *OPTIONS) == 2
+        assert "would lie in it: give another directory" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_checkpoint_of_no_stream_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    for checkpoint in (str(tmp_path), str(tmp_path / "none"), "nothing://a/b"):
+        told = f"checkpoint {checkpoint!r} is none of a query of reconstruct_stream"
+        with pytest.raises(ConfigError, match=re.escape(told)):
+            unfinished_messages(spark, checkpoint)
+    with pytest.raises(ConfigError, match=r"checkpoint is .*: it must be a text"):
+        unfinished_messages(spark, tmp_path)  # type: ignore[arg-type]
+
+
 def test_an_input_without_rows(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     pq.write_table(pa.table({"payload": pa.array([], pa.binary())}), tmp_path / "in.parquet")
     assert in_process("reconstruct_messages.py", str(tmp_path / "in.parquet"), str(tmp_path / "out")) == 0
@@ -278,14 +336,15 @@ Traceback (most recent call last):
     return cloudpickle.loads(obj)
 ModuleNotFoundError: No module named 'shardwire'
     at org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory"""
-    assert reason_of(missing).startswith(
+    assert reason_of(Exception(missing)).startswith(
         "ModuleNotFoundError: No module named 'shardwire'; the executors' Python needs"
     )
     java = "An error occurred while calling o32.parquet.\n: org.apache.spark.SparkException: no footer\n\tat org.A"
-    assert reason_of(java) == "org.apache.spark.SparkException: no footer"
-    assert reason_of("[PATH_NOT_FOUND] nothing there\n\tat org.A") == "[PATH_NOT_FOUND] nothing there"
+    assert reason_of(Exception(java)) == "org.apache.spark.SparkException: no footer"
+    assert reason_of(Exception("[PATH_NOT_FOUND] nothing there\n\tat org.A")) == "[PATH_NOT_FOUND] nothing there"
     source = '[PYTHON_DATA_SOURCE_ERROR] no: Traceback (most recent call last):\n  File "x"\nConfigError: no option\n'
-    assert reason_of(f"{source} SQLSTATE: 38000") == "ConfigError: no option"
+    assert reason_of(Exception(f"{source} SQLSTATE: 38000")) == "ConfigError: no option"
+    assert reason_of(KeyError()) == "KeyError"
 
 
 def archive(path: Path, *messages: int, lost: tuple[int, ...] = (), name: str = "0") -> None:

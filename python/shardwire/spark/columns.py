@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 # Kinds of values that rows cannot be sorted by, or that do not come back from Python; and those that a stream's state
-# does not take as a part of its keys.
-_UNSORTED = frozenset({"map", "variant", "interval", "yearmonthinterval"})
-_NO_STATE = _UNSORTED | {"array", "daytimeinterval"}
+# does not take as a part of its keys, or takes 0.0 and -0.0 for one of.
 _FLOATS = frozenset({"float", "double"})
+_UNSORTED = frozenset({"map", "variant", "interval", "yearmonthinterval"})
+_NO_STATE = _UNSORTED | _FLOATS | {"array", "daytimeinterval"}
 
 
 def check_data_frame(df: object) -> None:

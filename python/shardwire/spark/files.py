@@ -89,6 +89,26 @@ class Files:
         finally:
             stream.close()
 
+    def refuse_unwritable(self, name: str, path: str) -> None:
+        """Refuses a place, which an option `name` gives, where `write_text` would fail.
+
+        Raises:
+            ConfigError: It is a directory, or nothing can be written beside it, or above where there is no directory.
+        """
+        system, full = self.located(path)
+        if system.exists(full) and system.getFileStatus(full).isDirectory():
+            raise ConfigError(f"{name} is {path!r}, a directory: give a file")
+        place = full.getParent()
+        while place is not None and not system.exists(place):
+            place = place.getParent()
+        beside = self._hadoop.Path(place or full, f".{full.getName()}.shardwire-probe")
+        try:
+            system.create(beside, True).close()
+            system.delete(beside, False)
+        except (PySparkException, Py4JError) as error:
+            said = str(getattr(error, "java_exception", error)).splitlines()[0]
+            raise ConfigError(f"{name} is {path!r}, where nothing can be written ({said}): give another file") from None
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
         system, full = self.located(path)

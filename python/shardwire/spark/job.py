@@ -100,6 +100,16 @@ def output_of(options: argparse.Namespace) -> JobOutput:
     return JobOutput(options.output, options.output_format, options.overwrite, tuple(options.partition_by))
 
 
+def refuse_summary(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Refuses a place of --summary where no file can be written, before anything is done.
+
+    Raises:
+        ConfigError: It is such a place.
+    """
+    if options.summary is not None:
+        Files(spark).refuse_unwritable("--summary", options.summary)
+
+
 def set_partitions(spark: SparkSession, options: argparse.Namespace) -> None:
     """Applies --partitions.
 
@@ -185,7 +195,7 @@ def run_job(job: Callable[[], int]) -> int:
     except ShardwireError as error:
         reason = str(error).replace("pass replace=True", "pass --overwrite").replace(LEAVES_OUT, "--skip-corrupt")
     except (PySparkException, Py4JError) as error:
-        reason = reason_of(str(error)) or type(error).__name__
+        reason = reason_of(error)
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     sys.stderr.write(f"error: {reason}\n")
@@ -205,11 +215,12 @@ def failures_told() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise ShardwireError(f"Spark failed: {reason_of(str(error)) or type(error).__name__}") from error
+        raise ShardwireError(f"Spark failed: {reason_of(error)}") from error
 
 
-def reason_of(text: str) -> str:
-    """The line that says what happened, out of pages that Spark says about it."""
+def reason_of(error: Exception) -> str:
+    """The line that says what happened, out of pages that Spark says about it; the kind of an error without words."""
+    text = str(error)
     lines = [line.strip() if line.startswith(":") else line for line in text.splitlines() if line.strip()]
     # What failed in Python on an executor stands below its traceback, in the first line that is not indented.
     below = lines[max((n + 1 for n, line in enumerate(lines) if "Traceback (most recent" in line), default=0) :]
@@ -217,7 +228,7 @@ def reason_of(text: str) -> str:
     if raised is None:
         # Before its own words py4j names the call that failed.
         told = (line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling "))
-        raised = next(told, "")
+        raised = next(told, type(error).__name__)
     # The line may be a general one above the one that has a remedy.
     remedies = [remedy for mark, remedy in _REMEDIES.items() if mark in raised] or [
         remedy for mark, remedy in _REMEDIES.items() if mark in text

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import ERROR, HASH, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_kind, check_text
+from shardwire.errors import ConfigError
 from shardwire.spark import versions
 from shardwire.spark.columns import column_of
 from shardwire.spark.reconstruct import reconstruct_segments
@@ -37,9 +40,10 @@ def unfinished_messages(
         config: As that query had it, like `by`.
 
     Raises:
-        ConfigError: PySpark is older than 4.0.
+        ConfigError: PySpark is older than 4.0, or no such query committed anything there.
     """
     versions.require_state()
+    check_text("checkpoint", checkpoint)
     key = [column_of(name) for name in by]
     known = _state(spark, checkpoint, "known").where("not value.is_finished and value.held_bytes = 0")
     keys = [F.col("key").getField(name).alias(name) for name in (*by, HASH, SEND_ID)]
@@ -64,4 +68,12 @@ def unfinished_messages(
 
 
 def _state(spark: SparkSession, checkpoint: str, variable: str) -> DataFrame:
-    return spark.read.format("statestore").option("path", checkpoint).option("stateVarName", variable).load()
+    state = spark.read.format("statestore").option("path", checkpoint).option("stateVarName", variable)
+    try:
+        return state.load()
+    except (PySparkException, Py4JError) as error:
+        said = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise ConfigError(
+            f"checkpoint {checkpoint!r} is none of a query of reconstruct_stream that committed anything ({said}): "
+            "give the directory that the query had"
+        ) from None
