@@ -16,6 +16,7 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 from shardwire._native import MessageFault, NodeHolds, SdsMessage, TransmitFailed
 from shardwire.channel.sending.sealing import Sealer
 from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
+from shardwire.config.segmentation import SegmentWireFormat
 from shardwire.errors import NodeError
 from shardwire.node import MessageEnvelope, MessageReceived
 from shardwire.peer_log import WARNING_INTERVAL_MS, PeerLog
@@ -245,3 +246,20 @@ def test_what_the_first_messages_that_nobody_can_read_mean_is_told_once(
             assert all(record.levelno == logging.WARNING for record in lines)
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("draft", "raw"), ("raw", "draft"), ("lip243", "raw"), ("draft", "lip243")]
+)
+def test_a_segment_of_another_wire_tells_what_is_behind_it(
+    told: list[logging.LogRecord], theirs: SegmentWireFormat, ours: SegmentWireFormat
+) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(segmentation=SegmentationConfig(wire_format=theirs)))
+        await world.join("bob", ChannelConfig.logos(segmentation=SegmentationConfig(wire_format=ours)))
+        await alice.send(b"small")
+        await asyncio.sleep(5)
+
+    run_world(scenario)
+    [line] = [line for line in warnings(told) if "discarded segment" in line]
+    assert line.endswith("; do all participants have the same wire_format of segmentation?")

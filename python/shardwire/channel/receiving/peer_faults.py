@@ -29,7 +29,7 @@ def tell_fault(fault: MessageFault, peer_log: PeerLog) -> None:
         case "segment-invalid":
             peer_log.tell("discarded a segment of sender %s as invalid: %s", sender, detail)
         case "segment-discarded":
-            peer_log.tell("discarded segment %s of sender %s, %s", name, sender, detail)
+            peer_log.tell("discarded segment %s of sender %s, %s%s", name, sender, detail, _likely(fault.detail))
         case "hash-mismatch":
             peer_log.tell(
                 "payload %s is invalid, it does not have its hash, last segment by sender %s: %s",
@@ -44,3 +44,8 @@ def tell_fault(fault: MessageFault, peer_log: PeerLog) -> None:
         case "message-not-held":
             peer_log.count("released_without_payload")
             peer_log.tell("send %s of sender %s was released but is not held", name, sender)
+
+
+def _likely(detail: str) -> str:
+    """What most likely is behind a segment that says nothing true of itself."""
+    return "; do all participants have the same wire_format of segmentation?" if detail.startswith("invalid: ") else ""
