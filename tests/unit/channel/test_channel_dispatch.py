@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -306,3 +307,31 @@ def test_what_has_its_place_and_does_not_leave_keeps_its_turn_and_gives_the_plac
     run_virtual(scenario(), limit_ms=10_000)
     assert sent == [b"0", b"1", b"2", b"3"]
     assert given_back == [Place((number,)) for number in range(1, 4)]
+
+
+def test_a_send_that_swallows_its_cancellation_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    class Deaf(WrappedNode):
+        is_deaf = True
+
+        async def send(self, envelope: MessageEnvelope) -> str:
+            is_deaf, self.is_deaf = self.is_deaf, False
+            if is_deaf:
+                for _ in range(2):
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.sleep(200)
+            return await super().send(envelope)
+
+    async def scenario(world: World) -> None:
+        node = Deaf(await world.node("alice"))
+        alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=SMALL)
+        await world.join("bob")
+        request_id = await alice.send(b"kept")
+        await asyncio.sleep(60)
+        assert said not in caplog.text
+        # It comes all the same, once the first call has returned.
+        assert await alice.delivered(request_id, timeout_ms=600_000) == {"bob"}
+        await close_channel(alice)
+
+    said = "the node's send goes on after its cancellation: nothing leaves until it returns"
+    run_world(scenario)
+    assert caplog.text.count(said) == 1

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from shardwire._native import DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS
-from shardwire.channel.hooks import Begun, heed_cancellation, is_ours
+from shardwire.channel.hooks import CANCEL_AGAIN_S, Begun, heed_cancellation, is_ours
 from shardwire.channel.limits.quota import Place, Quota
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late
 from shardwire.channel.sending.requests import Requests
@@ -144,8 +144,8 @@ class Dispatcher:
             if sending.is_done:
                 request_id = sending.result
             else:
-                async with asyncio.timeout(PROPAGATION_TIMEOUT_MS / 1000) as limit:
-                    request_id = await sending
+                limit = asyncio.timeout(PROPAGATION_TIMEOUT_MS / 1000)
+                request_id = await _within(limit, sending)
             if isinstance(request_id, str):
                 self._requests.add(request_id, transmit)
             else:
@@ -170,6 +170,20 @@ class Dispatcher:
             self._requests.end()
         if limit is not None:
             heed_cancellation()
+
+
+async def _within(limit: asyncio.Timeout, sending: Begun[object]) -> object:
+    """What `send` returns, until the limit; the log tells of one that goes on after its cancellation."""
+    told = asyncio.get_running_loop().call_later(
+        PROPAGATION_TIMEOUT_MS / 1000 + CANCEL_AGAIN_S,
+        logger.error,
+        "the node's send goes on after its cancellation: nothing leaves until it returns, let it raise CancelledError",
+    )
+    try:
+        async with limit:
+            return await sending
+    finally:
+        told.cancel()
 
 
 def _refusal(transmit: Transmit, error: NodeError) -> DispatchFailed:
