@@ -126,17 +126,9 @@ class MqttSession(Session):
                 f"{address} cannot be used: it closed the connection without an answer ({lost}), as brokers do that "
                 "do not speak MQTT 5.0, or where another port or TLS is wanted"
             ) from None
-        except ssl.SSLCertVerificationError as error:
-            await self.close()
-            raise NodeError(
-                f"{address} cannot be used: its certificate is not trusted: {error.verify_message}"
-            ) from None
         except (OSError, ValueError) as error:
             await self.close()
-            if isinstance(error, ssl.SSLError):
-                told = f"TLS failed: {error.reason}"
-            else:
-                told = unreachable(error) if isinstance(error, OSError) else str(error)
+            told = unreachable(error) if isinstance(error, OSError) else str(error)
             raise NodeError(f"{address} cannot be used: {told or type(error).__name__}") from None
         except BaseException:
             await self.close()

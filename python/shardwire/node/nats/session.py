@@ -282,10 +282,6 @@ class NatsSession(Session):
         shown = error
         if shown is None or isinstance(shown, nats_errors.NoServersError | TimeoutError):
             shown = self._last_error or error
-        if isinstance(shown, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted: {shown.verify_message}"
-        if isinstance(shown, ssl.SSLError):
-            return f"TLS failed: {shown.reason}"
         if isinstance(shown, nats_errors.TimeoutError | TimeoutError):
             return "no answer in time"
         if isinstance(shown, OSError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from shardwire.errors import ConfigError, MissingLibraryError
+from shardwire.node.transport.address import check_host, unreachable
 
 if TYPE_CHECKING:
     import ssl
@@ -90,16 +90,17 @@ class RestAddress:
         """
         if not isinstance(url, str):
             raise ConfigError(f"{name} is a {type(url).__name__}: it must be a text such as http://127.0.0.1:8645")
+        shown = url.rpartition("@")[2]
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError:
-            host, port, parts = None, None, urlsplit("")
-        shown = url.rpartition("@")[2]
+            raise ConfigError(f"{name} is {shown!r}: it is no URL, or its port is none") from None
         if parts.scheme not in ("http", "https") or not host:
             raise ConfigError(f"{name} is {shown!r}: it must begin with http:// or https:// and name a host")
         if parts.query or parts.fragment:
             raise ConfigError(f"{name} is {shown!r}: it must end with a path")
+        check_host(name, host)
         host = f"[{host}]" if ":" in host else host
         base = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
         username = None if parts.username is None else unquote(parts.username)
@@ -210,9 +211,7 @@ class AiohttpClient:
                             take(piece)
                     return response.status, b"".join(pieces), response.headers
         except aiohttp.ClientConnectorError as error:
-            code = error.os_error.errno
-            reason = os.strerror(code) if code else type(error).__name__
-            raise HttpError(f"no connection: {reason}", sent=False) from None
+            raise HttpError(f"no connection: {unreachable(error.os_error)}", sent=False) from None
         except (aiohttp.ClientConnectionError, aiohttp.ServerTimeoutError) as error:
             raise HttpError(f"no connection: {type(error).__name__}", sent=sent) from None
         except TimeoutError:

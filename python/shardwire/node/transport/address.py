@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shardwire.errors import ConfigError
-from shardwire.quoting import os_reason
+from shardwire.quoting import os_reason, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ def parse_server_url(what: str, url: str, ports: Mapping[str, int], *, queries: 
         raise ConfigError(f"{what} ends in {shown}: it must name a host, as {parts.scheme}://localhost does")
     if parts.path.strip("/") or parts.fragment:
         raise ConfigError(f"{what} ends in {shown}: nothing may follow the port, write special characters as %..")
+    check_host(what, host)
     query = tuple(parse_qsl(parts.query, keep_blank_values=True))
     names = [name for name, _ in query]
     if len(set(names)) < len(names) or not set(names) <= set(queries):
@@ -83,8 +85,29 @@ def parse_server_url(what: str, url: str, ports: Mapping[str, int], *, queries: 
     )
 
 
+def check_host(what: str, host: str) -> None:
+    """Raises:
+    ConfigError: No resolver takes `host`, of the URL called `what`, for a name.
+    """
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        pass
+    else:
+        if host.isprintable() and " " not in host:
+            return
+    raise ConfigError(
+        f"{what} names the host {quoted(host)}: a name has 1 to 63 characters before, between and after its dots, and "
+        "no spaces"
+    )
+
+
 def unreachable(error: OSError) -> str:
     """Why a server could not be connected to, and what to do about it where that is known."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason}"
     text = str(error)
     # Of a name with several addresses asyncio tells of each in one text.
     if error.errno == errno.ECONNREFUSED or (error.errno is None and f"[Errno {errno.ECONNREFUSED}]" in text):

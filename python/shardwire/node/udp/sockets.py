@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 
 from shardwire.errors import NodeError
+from shardwire.node.transport.address import ServerAddress, unreachable
 from shardwire.node.udp.neighbours import Address
 
 # As much as the system allows: a burst waits here until the loop comes round.
@@ -18,6 +19,11 @@ SOCKET_BUFFER_BYTES = 4 << 20
 # Datagrams taken in one step, so that everything else on the loop has its turn.
 DATAGRAMS_PER_STEP = 64
 DATAGRAM_BYTES_MAX = 65_535
+_REMEDIES = {
+    errno.EADDRNOTAVAIL: "name an address of this machine, or udp://0.0.0.0 for all of them",
+    errno.EADDRINUSE: "another program has this port, name another one, or 0 for a free one",
+    errno.EACCES: "this user may not listen there, name a port above 1023",
+}
 _PASSING_ERRORS = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS})
 
 
@@ -134,7 +140,7 @@ async def bind(host: str, port: int) -> socket.socket:
         family, address = (await resolve(host, port))[0]
         connection = socket.socket(family, socket.SOCK_DGRAM)
     except OSError as error:
-        raise NodeError(f"udp://{host}:{port} cannot be used: {error}") from None
+        raise _unusable(host, port, error) from None
     try:
         if family == socket.AF_INET6:
             # IPv4 neighbours come as mapped addresses.
@@ -143,7 +149,7 @@ async def bind(host: str, port: int) -> socket.socket:
         connection.bind(address)
     except OSError as error:
         connection.close()
-        raise NodeError(f"udp://{host}:{port} cannot be used: {error}") from None
+        raise _unusable(host, port, error) from None
     return connection
 
 
@@ -183,8 +189,14 @@ def bind_group(group: str, port: int, interface: str | None, ttl: int) -> tuple[
     except OSError as error:
         heard.close()
         spoken.close()
-        raise NodeError(f"the group {group} port {port} cannot be joined: {error}") from None
+        raise NodeError(f"the group {group} port {port} cannot be joined: {unreachable(error)}") from None
     return heard, spoken, address
+
+
+def _unusable(host: str, port: int, error: OSError) -> NodeError:
+    remedy = _REMEDIES.get(error.errno or 0)
+    place = ServerAddress("udp", host, port)
+    return NodeError(f"{place} cannot be used: {unreachable(error)}{'' if remedy is None else f': {remedy}'}")
 
 
 def _forbid_fragments(connection: socket.socket, family: int) -> None:

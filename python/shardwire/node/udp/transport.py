@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from shardwire.errors import NodeError
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import ConnectionState
+from shardwire.node.transport.address import unreachable
 from shardwire.node.transport.answers import Ambiguous, Answer, Passing, Published
 from shardwire.node.transport.message import OutgoingMessage
 from shardwire.node.transport.transport import Transport, TransportLink
@@ -286,5 +287,5 @@ class UdpTransport(Transport):
                 addresses += [address for _, address in (await resolve(host, port, self._family))[:1]]
             except OSError as error:
                 if first:
-                    raise NodeError(f"the peer {host} port {port} has no address: {error}") from None
+                    raise NodeError(f"the peer {host} port {port} has no address: {unreachable(error)}") from None
         self._neighbours.configure(addresses)
