@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from scripted_transport import OnTime, ScriptedTransport
@@ -186,3 +187,23 @@ async def test_a_call_ends_with_the_session_that_it_would_wait_for() -> None:
         await session.unless_broken(call)
     await asyncio.wait((call,), timeout=1)
     assert call.cancelled()
+
+
+@virtual
+async def test_what_a_call_raises_that_the_session_has_left_is_told_to_nobody() -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    session = SlowSession()
+
+    async def take_the_cancellation_for_an_error() -> None:
+        try:
+            await asyncio.sleep(3_000)
+        except asyncio.CancelledError:
+            raise OSError("the connection was closed") from None
+
+    asyncio.get_running_loop().call_later(1, session.break_, "the server was stopped")
+    with pytest.raises(ConnectionLost, match="the server was stopped"):
+        await session.unless_broken(take_the_cancellation_for_an_error())
+    await asyncio.sleep(1)
+    gc.collect()
+    assert not told

@@ -70,6 +70,8 @@ class Session(ABC):
             raise ConnectionLost(self._broken.result())
         finally:
             if not task.done():
+                # Nobody asks what it raises now, as it may where a library takes the cancellation for an error.
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
                 task.cancel()
 
     @abstractmethod
