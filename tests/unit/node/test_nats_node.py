@@ -143,6 +143,40 @@ async def test_a_server_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytes
 
 
 @real_time
+async def test_a_connection_that_breaks_with_something_to_write_is_noticed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Not by the heartbeat.
+    monkeypatch.setattr(nats_session, "HEARTBEAT_MS", 600_000)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(b'INFO {"max_payload":1048576}\r\n')
+        pings = 0
+        while pings < 2:  # of the connection and of the subscription; what follows is not read
+            if (await reader.readline()).strip() == b"PING":
+                pings += 1
+                writer.write(b"PONG\r\n")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    node = await started(f"nats://{host}:{port}", stream=None)
+    events = node.events()
+    session = node._nats._session
+    assert session is not None
+    before = asyncio.all_tasks()
+    for _ in range(30):
+        await node.send(MessageEnvelope(TOPIC, bytes(900_000)))
+    await until(lambda: session.client.pending_data_size > 1_000_000)
+    writers[0].transport.abort()
+    server.close()
+    assert (await next_of(events, ConnectionStatus)).state is ConnectionState.DISCONNECTED
+    await until(lambda: all(task.done() for task in before if "nats" in repr(task.get_coro())))
+    await node.stop(drain_timeout_ms=0)
+
+
+@real_time
 async def test_what_is_no_message_is_counted_and_dropped(tmp_path: Path) -> None:
     with NatsServer(tmp_path) as server:
         alice, bob = await started(server.url), await started(server.url, topics=(TOPIC, OTHER_TOPIC))

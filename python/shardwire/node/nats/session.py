@@ -52,8 +52,8 @@ class NatsLogin:
 class _Client(Client):
     """The library's client, which tells what a server says of itself and of its limits.
 
-    By itself it goes on without TLS at a server that offers none, whatever the URL asks for, and it overlooks a limit
-    that changes while it is connected.
+    By itself it goes on without TLS at a server that offers none, whatever the URL asks for, overlooks a limit that
+    changes while it is connected, and does not say that a connection broke to which it had something to write.
     """
 
     wants_tls = False
@@ -74,6 +74,13 @@ class _Client(Client):
                 self._on_max_payload(size_bytes)
         self.info = {**self.info, **info}
         await super()._process_info(info, initial_connection)
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # What counts was flushed before. What is left cannot be written to a connection that broke: the library would
+        # raise over it, and leave its tasks running.
+        self._pending = []
+        self._pending_data_size = 0
+        await super()._close(status, do_cbs)
 
 
 class NatsSession(Session):
