@@ -28,6 +28,7 @@ from shardwire.node import (
     UdpNode,
 )
 from shardwire.node.udp import neighbours as udp_neighbours
+from shardwire.node.udp import transport as udp_transport
 from shardwire.node.udp.datagram import FRAGMENT, FRAGMENT_HEADER_BYTES, HELLO, STATUS, Datagram, decode
 
 LOOPBACK = "udp://127.0.0.1:0"
@@ -302,6 +303,38 @@ async def test_datagrams_become_smaller_where_the_path_wants_it(monkeypatch: pyt
     assert bob.max_message_size_bytes == 64 * (800 - FRAGMENT_HEADER_BYTES)
     with pytest.raises(PayloadTooLargeError):
         await bob.send(MessageEnvelope(TOPIC, bytes(60_000)))
+    await alice.stop()
+    await bob.stop()
+
+
+@pytest.mark.parametrize("server", ["says that there is no such name", "does not answer"])
+@real_time
+async def test_a_neighbour_keeps_its_address_while_the_name_server(
+    monkeypatch: pytest.MonkeyPatch, server: str
+) -> None:
+    resolve, asked = udp_transport.resolve, asyncio.Event()
+
+    async def resolved(host: str, port: int, family: int) -> list[tuple[int, Any]]:
+        if alice_left:
+            asked.set()
+            if server == "does not answer":
+                await asyncio.sleep(3_600)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return await resolve("127.0.0.1", port, family)
+
+    monkeypatch.setattr(udp_transport, "resolve", resolved)
+    monkeypatch.setattr(udp_transport, "RESOLVE_MS", 10)
+    alice_left = False
+    place = f"127.0.0.1:{free_port()}"
+    alice = await started(f"udp://{place}")
+    bob = await started(LOOPBACK, peers=[place.replace("127.0.0.1", "alice.example")])
+    await meet(alice, bob)
+    alice_left = True
+    await alice.stop()
+    await asyncio.wait_for(asked.wait(), 60)
+    await until(lambda: bob.status().peers_missing == (place,))
+    alice = await started(f"udp://{place}")
+    await meet(alice)
     await alice.stop()
     await bob.stop()
 

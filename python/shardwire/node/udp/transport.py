@@ -77,6 +77,8 @@ class UdpTransport(Transport):
         self._size_bytes_max = size_bytes_max
         self._datagram_bytes = place.datagram_bytes_max
         self._sockets: list[UdpSocket] = []
+        # Host and port of a neighbour that the user named -> its address, as it was found last.
+        self._addresses: dict[tuple[str, int], Address] = {}
 
     @property
     def message_bytes_max(self) -> int:
@@ -128,6 +130,8 @@ class UdpTransport(Transport):
         link.max_message_size_bytes = self.message_bytes_max
         link.run("hellos", self._keep_saying_hello)
         link.run("timers", self._keep_looking)
+        if place.peers:
+            link.run("names", self._keep_resolving)
 
     async def disconnect(self) -> None:
         if not self._sockets:
@@ -265,9 +269,14 @@ class UdpTransport(Transport):
     # --- time ---
 
     async def _keep_saying_hello(self) -> None:
-        since_ms = self._link.clock.monotonic_ms()
         while True:
             self._neighbours.say_hellos()
+            await asyncio.sleep(HELLO_LOOK_MS / 1000)
+
+    async def _keep_resolving(self) -> None:
+        """Apart from the hellos: a name server that does not answer takes longer than neighbours wait for one."""
+        since_ms = self._link.clock.monotonic_ms()
+        while True:
             await asyncio.sleep(HELLO_LOOK_MS / 1000)
             now_ms = self._link.clock.monotonic_ms()
             if now_ms - since_ms > RESOLVE_MS and self._neighbours.unreached:
@@ -281,11 +290,11 @@ class UdpTransport(Transport):
             self._outflow.look()
 
     async def _resolve_peers(self, *, first: bool) -> None:
-        addresses: list[Address] = []
         for host, port in self._place.peers:
             try:
-                addresses += [address for _, address in (await resolve(host, port, self._family))[:1]]
+                self._addresses[host, port] = (await resolve(host, port, self._family))[0][1]
             except OSError as error:
+                # Later a name that is not found now keeps its address: it is mostly the name server that is away.
                 if first:
                     raise NodeError(f"the peer {host} port {port} has no address: {unreachable(error)}") from None
-        self._neighbours.configure(addresses)
+        self._neighbours.configure(self._addresses.values())
