@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +305,27 @@ async def test_tls_is_used_and_a_strange_certificate_refused(tmp_path: Path) -> 
             await MqttNode(broker.url).start()
         await alice.stop()
         await bob.stop()
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+@real_time
+async def test_a_connection_on_which_tls_fails_is_closed() -> None:
+    closed = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"no TLS")
+        with suppress(ConnectionError):
+            await reader.read()
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    with pytest.raises(NodeError, match="TLS failed"):
+        await MqttNode(f"mqtts://{host}:{port}").start()
+    await asyncio.wait_for(closed.wait(), 60)
+    server.close()
+    gc.collect()
 
 
 @real_time

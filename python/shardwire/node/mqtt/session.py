@@ -18,6 +18,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
+from shardwire.node.mqtt.client import MqttClient
 from shardwire.node.transport.address import ServerAddress, unreachable
 from shardwire.node.transport.kept_connection import ConnectionLost, Session
 
@@ -221,7 +222,7 @@ class MqttSession(Session):
     # --- the library's client ---
 
     async def _connect(self, login: MqttLogin) -> None:
-        client = paho.Client(
+        client = MqttClient(
             CallbackAPIVersion.VERSION2,
             client_id=login.client_id,
             protocol=paho.MQTTv5,
