@@ -148,11 +148,11 @@ def test_an_answer_without_an_end_is_left() -> None:
     asyncio.run(run())
 
 
-def test_an_answer_that_stops_is_left_and_one_that_trickles_is_read() -> None:
-    def trickling(pieces: int, pause_s: float) -> Callable[..., Awaitable[None]]:
+def test_an_answer_that_stops_is_left_and_one_that_trickles_is_read_for_a_while() -> None:
+    def trickling(pieces: int, pause_s: float, of: int = 5) -> Callable[..., Awaitable[None]]:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % of)
             for _ in range(pieces):
                 await writer.drain()
                 await asyncio.sleep(pause_s)
@@ -167,6 +167,10 @@ def test_an_answer_that_stops_is_left_and_one_that_trickles_is_read() -> None:
         async with client_of(trickling(2, 0.01)) as client:
             error = await failure(client, timeout_ms=200)
             assert (str(error), error.sent) == ("no answer within 200 ms", True)
+        async with client_of(trickling(100_000, 0.01, of=100_000)) as client:
+            error = await failure(client, timeout_ms=300)
+            assert "the answer trickles: " in str(error)
+            assert error.sent
 
     asyncio.run(run())
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Idle connections are left before a server may close them, since a request on a closed one is ambiguous.
 KEEPALIVE_S = 10
 CONNECTIONS_MAX = 8
+# What an answer that trickles has from its first byte on: so many times its timeout, and a second for so many bytes.
+TRICKLE_TIMEOUTS = 3
+TRICKLE_BYTES_PER_S = 1_024
 
 
 class HttpError(Exception):
@@ -53,7 +56,8 @@ class Http(Protocol):
             path: From the root, percent-encoded.
             query: Parameters, not encoded.
             body: JSON.
-            timeout_ms: Without a byte from the server for so long it fails.
+            timeout_ms: Without a byte from the server for so long it fails. One whose answer trickles fails after
+                three times as long, and a second more for each thousand bytes.
             on_body: Given the body of an answer 200 piece by piece, which is then not returned; what it raises ends
                 the request.
             body_bytes_max: A longer body fails.
@@ -183,7 +187,8 @@ class AiohttpClient:
             url = url.update_query(query)
         headers = {"Content-Type": "application/json"} if body is not None else {}
         timeout_s = timeout_ms / 1000
-        sent = False
+        sent = trickles = False
+        received_bytes = 0
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 context = self._session.request(
@@ -197,12 +202,15 @@ class AiohttpClient:
                 async with context as response:
                     sent = True
                     loop = asyncio.get_running_loop()
+                    patient_until_s = loop.time() + TRICKLE_TIMEOUTS * timeout_s
                     pieces: list[bytes] = []
-                    received_bytes = 0
                     take = on_body if response.status == 200 else None
                     async for piece in response.content.iter_any():
-                        limit.reschedule(loop.time() + timeout_s)
                         received_bytes += len(piece)
+                        next_s = loop.time() + timeout_s
+                        whole_s = patient_until_s + received_bytes / TRICKLE_BYTES_PER_S
+                        trickles = whole_s < next_s
+                        limit.reschedule(min(next_s, whole_s))
                         if received_bytes > body_bytes_max:
                             raise HttpError(f"the answer is longer than {body_bytes_max} bytes", sent=True)
                         if take is None:
@@ -215,6 +223,8 @@ class AiohttpClient:
         except (aiohttp.ClientConnectionError, aiohttp.ServerTimeoutError) as error:
             raise HttpError(f"no connection: {type(error).__name__}", sent=sent) from None
         except TimeoutError:
+            if trickles:
+                raise HttpError(f"the answer trickles: {received_bytes} bytes came", sent=True) from None
             raise HttpError(f"no answer within {timeout_ms} ms", sent=True) from None
         except aiohttp.ClientError as error:
             raise HttpError(f"no whole answer: {type(error).__name__}", sent=True) from None
