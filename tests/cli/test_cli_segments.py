@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import signal
 import stat
 import subprocess
 import sys
@@ -270,3 +271,36 @@ def test_what_can_be_refused_at_once_is_before_anything_is_read(
     assert says in said.stderr
     for descriptor in (reading, writing):
         os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("arguments", "step"),
+    [
+        (["segment", "payload.bin", "-o", "parts", "-s", "1024"], "shardwire.cli.segment_files.inspect_segment"),
+        (["reassemble", "segments", "-o", "rebuilt.bin"], "shardwire.cli.segment_files._mode_of"),
+    ],
+)
+def test_a_signal_in_the_middle_leaves_nothing_half_done(
+    tmp_path: Path, arguments: list[str], step: str, number: signal.Signals
+) -> None:
+    payload = payload_file(tmp_path, 10_000)
+    assert run(["segment", str(payload), "-o", str(tmp_path / "segments"), "-s", "1024"]) == 0
+    # The signal comes at the third call, or at the only one.
+    program = f"""
+import signal, sys
+from unittest import mock
+from shardwire.cli.app import run
+import {step.rpartition(".")[0]} as place
+before, calls = place.{step.rpartition(".")[2]}, []
+def interrupted(*given, **named):
+    calls.append(given)
+    if len(calls) == {3 if arguments[0] == "segment" else 1}:
+        signal.raise_signal({int(number)})
+    return before(*given, **named)
+with mock.patch("{step}", interrupted):
+    sys.exit(run({arguments!r}))
+"""
+    answer = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (130, "shardwire: interrupted\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["payload.bin", "segments"]

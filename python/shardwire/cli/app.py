@@ -18,6 +18,7 @@ from shardwire import __version__, quoting
 from shardwire.cli import EXIT_INTERRUPTED, segment_files
 from shardwire.cli.explanation import EXIT_FAILED, EXIT_USAGE, TRACEBACK_VARIABLE, empty_argument, explain
 from shardwire.cli.network import add_commands
+from shardwire.cli.network.interruption import as_ctrl_c
 from shardwire.cli.network.options import Cipher, JsonOption, QuietOption, VerboseOption, wants_directory
 from shardwire.cli.network.output import UNREAD_S, Output, json_line, log_level, told_warnings
 from shardwire.config import SegmentationConfig
@@ -343,7 +344,9 @@ def run(arguments: Sequence[str]) -> int:
         print(f"shardwire: {quoting.printable(fault)}", file=sys.stderr)
         return EXIT_USAGE
     try:
-        outcome: Any = app(args=list(arguments), prog_name="shardwire", standalone_mode=False)
+        # What a command has half done it takes back, whatever ends it.
+        with as_ctrl_c():
+            outcome: Any = app(args=list(arguments), prog_name="shardwire", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exception(error)

@@ -16,7 +16,7 @@ from shardwire.cli.network import listen as listening
 from shardwire.cli.network import send as sending
 from shardwire.cli.network import serve as serving
 from shardwire.cli.network.handlers import MessageCommand
-from shardwire.cli.network.interruption import Interruption, as_ctrl_c, run_until_done
+from shardwire.cli.network.interruption import Interruption, run_until_done
 from shardwire.cli.network.looks import doctor, record, state
 from shardwire.cli.network.options import (
     CREDENTIALS_VARIABLE,
@@ -111,8 +111,7 @@ def send(
         )
     if name is not None:
         raise typer.BadParameter("a message has none: give --as-file, too", param_hint="--name")
-    with as_ctrl_c():
-        message = sending.read_message(file, participation)
+    message = sending.read_message(file, participation)
     return _run(
         participation,
         lambda interruption: sending.send(participation, interruption, message, until=until.value, timeout_s=timeout),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -86,13 +87,14 @@ class Interruption:
 
 @contextmanager
 def as_ctrl_c() -> Iterator[None]:
-    """Before an event loop runs: SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
+    """Where no event loop runs: SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
-    # What is ignored, as by `nohup`, stays so.
-    raising = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    # What is ignored, as by `nohup`, stays so; Python lets the main thread alone set handlers.
+    is_main = threading.current_thread() is threading.main_thread()
+    raising = [number for number in _SIGNALS if is_main and signal.getsignal(number) is signal.SIG_DFL]
     try:
         for number in raising:
             signal.signal(number, interrupt)
