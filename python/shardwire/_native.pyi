@@ -6,13 +6,15 @@ in place, everything else is copied first. The GIL is released above 4 KiB.
 
 import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Final, Literal, Self, final, overload
 
+import pyarrow as pa
 from typing_extensions import Buffer, disjoint_base
 
 from shardwire.config import DeliveredWhen, RateCounts, ReassemblyLimits, Redelivery, SdsConfig, SyncConfig
 from shardwire.events import ChannelEvent, EphemeralDropReason
 from shardwire.sds.outputs import SdsInspection, TransmitKind
+from shardwire.segmentation.segmenter import ArrowArray, ArrowChunkedArray
 
 __all__ = [
     "DISPATCHES_MAX",
@@ -133,7 +135,12 @@ PROPAGATION_TIMEOUT_MS: Final[int]
 def keccak256(data: Buffer, /) -> bytes:
     """The Keccak-256 of one buffer: 32 bytes."""
 
-def keccak256_many(buffers: Any, /) -> Any:
+@overload
+def keccak256_many(buffers: ArrowArray, /) -> pa.FixedSizeBinaryArray: ...
+@overload
+def keccak256_many(buffers: ArrowChunkedArray, /) -> pa.ChunkedArray[Any]: ...
+@overload
+def keccak256_many(buffers: Iterable[Buffer], /) -> list[bytes]:
     """A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, chunked or not, a fixed-size
     binary one like it."""
 

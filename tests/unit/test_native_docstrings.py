@@ -17,8 +17,10 @@ STUB = ast.parse((Path(shardwire.__file__).parent / "_native.pyi").read_text(enc
 
 def declared(node: ast.Module | ast.ClassDef, owner: Any) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef, Any]]:
     """The name, the declaration and the object of each function, class and member but the special ones."""
-    for one in node.body:
-        if isinstance(one, ast.FunctionDef | ast.ClassDef) and not one.name.startswith("_"):
+    # Of overloads the last one has the docstring.
+    last = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+    for one in last.values():
+        if not one.name.startswith("_"):
             yield one.name, one, getattr(owner, one.name)
 
 

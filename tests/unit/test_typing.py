@@ -24,8 +24,9 @@ CONFIGS = [
 PROLOGUE = """
 from shardwire import (
     ChannelConfig, MessageDeliveredEvent, MessageReceivedEvent, Node, ReliableChannel, SdsConfig,
-    create_reliable_channel,
+    create_reliable_channel, keccak256_many,
 )
+import pyarrow as pa
 async def use(channel: ReliableChannel, node: Node) -> None:
 """
 RIGHT = """
@@ -44,6 +45,8 @@ RIGHT = """
     await awaited.send(b"x")
     async for event in channel.messages():
         print(len(event.message))
+    print(b"".join(keccak256_many([b"x", bytearray(b"y")])), keccak256_many(pa.array([b"x"])).type.byte_width)
+    print(keccak256_many(pa.chunked_array([[b"x"]])).num_chunks)
 """
 WRONG = {
     "channel.on(MessageReceivedEvent, lambda event: event.delivered_to)": 'no attribute "delivered_to"',
@@ -52,6 +55,8 @@ WRONG = {
     "channel.on(MessageReceivedEvent, 3)": 'No overload variant of "on"',
     "ChannelConfig.logos(sdss=SdsConfig())": 'Unexpected keyword argument "sdss"',
     "ChannelConfig.waku(auto_start='no')": 'Argument "auto_start"',
+    "keccak256_many(b'x')": 'Argument 1 to "keccak256_many"',
+    "keccak256_many([b'x'])[0].type": 'no attribute "type"',
     "create_reliable_channel(node, 'id', '/a/1/b/proto').send(b'x')": "Missing positional argument",
 }
 
