@@ -8,7 +8,7 @@ import os
 import warnings
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.limits.rate_limit import RateLimitStatus
@@ -47,9 +47,13 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     """
 
     def __init__(self, session: Session) -> None:
-        self._session = session
         self._require_loop = session.subscriptions.require_loop
         self._process = os.getpid()
+        # At last: what has a session is whole, and can be open.
+        self._session = session
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ReliableChannel is one open channel, and cannot be copied or pickled: pass it on as it is")
 
     # --- what it is ---
 
@@ -316,7 +320,9 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
 
     def __del__(self) -> None:
-        if not self._session.is_closed:
+        # One that could not be made has none.
+        session = getattr(self, "_session", None)
+        if session is not None and not session.is_closed:
             remedy = "it goes on until its event loop ends; await channel.close(), or use async with"
             warnings.warn(f"unclosed {self!r}: {remedy}", ResourceWarning, stacklevel=2, source=self)
 

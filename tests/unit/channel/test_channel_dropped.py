@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from channel_world import CHANNEL, TOPIC
 
-from shardwire import close_channel, create_reliable_channel
+from shardwire import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.node import MemoryNetwork, run_virtual
 
 pytestmark = pytest.mark.filterwarnings("always:unclosed:ResourceWarning")
@@ -42,6 +46,34 @@ def test_a_channel_that_was_closed_is_dropped_in_silence() -> None:
                 pass
 
     # What tests before this one left behind is not of it.
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_virtual(main())
+        gc.collect()
+
+
+@pytest.mark.parametrize("given", [(), ("alice",)])
+def test_a_channel_that_could_not_be_made_is_dropped_in_silence(given: tuple[Any, ...]) -> None:
+    # `PytestUnraisableExceptionWarning` is an error here.
+    with pytest.raises((TypeError, AttributeError)):
+        ReliableChannel(*given)
+    gc.collect()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_channel_and_its_iterators_cannot_be_copied(duplicate: Callable[[object], object]) -> None:
+    async def main() -> None:
+        async with (
+            MemoryNetwork(seed=7).create_node("alice") as node,
+            create_reliable_channel(node, CHANNEL, TOPIC, "alice") as alice,
+        ):
+            messages = alice.messages()
+            for one in (alice, messages):
+                with pytest.raises(TypeError, match="cannot be copied or pickled: "):
+                    duplicate(one)
+            await messages.aclose()
+
     gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar, cast
 
 from shardwire.events import (
     ChannelEvent,
@@ -93,6 +93,10 @@ class EventIterator(Generic[E]):
         self._wake = Wake()
         self._done: Done | None = None
         self._ended = False
+
+    def __reduce__(self) -> NoReturn:
+        # A copy that is dropped would be done with the message that the reader of this one still has.
+        raise TypeError("an iterator over events has one reader, and cannot be copied or pickled: make another one")
 
     @property
     def has_ended(self) -> bool:
