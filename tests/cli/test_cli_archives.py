@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from spark.rows import CONFIG, payload_of, sent
 
 from shardwire.cli.app import run
@@ -66,3 +68,11 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: Any) -> None:
         assert reason in line
     assert run(["reconstruct", str(tmp_path / "nothing"), "-o", str(tmp_path / "out")]) == 2
     assert "there is no file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere /proc is no file system of its own")
+def test_an_output_that_cannot_be_made_is_told_by_its_own_name(tmp_path: Path, capsys: Any) -> None:
+    archive = write(tmp_path / "archive.parquet", [b"x"])
+    # Nobody makes a directory there, the superuser neither.
+    assert run(["reconstruct", archive, "-o", "/proc/out"]) == 1
+    assert capsys.readouterr().err.startswith("shardwire: /proc/out: ")

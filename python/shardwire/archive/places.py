@@ -61,7 +61,13 @@ class Output:
         shutil.rmtree(self.staging, ignore_errors=True)
 
     def __enter__(self) -> Output:
-        self.staging.mkdir(parents=True)
+        try:
+            self.staging.mkdir(parents=True)
+        except OSError as error:
+            if error.filename != str(self.staging):
+                raise
+            # The name of what is not whole yet says nothing to a reader.
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
