@@ -61,11 +61,14 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: Any) -> None:
     for options, reason in (
         (("--unwrap", "tls"), "--unwrap is 'tls': it must be one of waku, decrypt, sds, sds-nim"),
         (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
+        (("--key-env", "KEY", "--unwrap", "sds"), "--key-env is of --unwrap decrypt, which is missing: give that, too"),
+        (("--channel-id", "room"), "--channel-id is of --unwrap decrypt, which is missing: give that, too"),
         (("--payload", "nothing"), "--payload names the column 'nothing': the archive has payload"),
     ):
-        assert run(["reconstruct", archive, "-o", str(tmp_path / "out"), *options]) == 2
-        [line] = capsys.readouterr().err.splitlines()
-        assert reason in line
+        for command in ("reconstruct", "report"):
+            assert run([command, archive, "-o", str(tmp_path / "out"), *options]) == 2
+            [line] = capsys.readouterr().err.splitlines()
+            assert reason in line
     assert run(["reconstruct", str(tmp_path / "nothing"), "-o", str(tmp_path / "out")]) == 2
     assert "there is no file or directory" in capsys.readouterr().err
 

@@ -93,7 +93,7 @@ def reconstruct_archive(
         by=list(asked.by),
         key=asked.key,
         include_payload=asked.include_payload,
-        unwrap=[_step_of(name, asked.secret) for name in asked.unwrap],
+        unwrap=_steps_of(asked),
         timestamp=asked.timestamp,
         sender=asked.sender,
         threads=asked.threads,
@@ -153,7 +153,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
     columns: dict[str, Any] = {
         "payload": asked.payload,
         "by": list(asked.by),
-        "unwrap": [_step_of(name, asked.secret) for name in asked.unwrap],
+        "unwrap": _steps_of(asked),
         "timestamp": asked.timestamp,
         "sender": asked.sender,
     }
@@ -208,6 +208,15 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
     lost = f"; {summary.total.loss:.2%} of the data segments did not come" if summary.total.segments else ""
     no_segments = f"; {rows:,} rows are no segments" if rows else ""
     return Outcome(f"{output}: {told}{lost}{no_segments}", fields)
+
+
+def _steps_of(asked: Question) -> list[UnwrapStep]:
+    if "decrypt" not in asked.unwrap:
+        # It would be taken for no key at all, and what it encrypted for no segments.
+        idle = {"--key-file": asked.secret.file, "--key-env": asked.secret.env, "--channel-id": asked.secret.channel_id}
+        if given := [option for option, value in idle.items() if value is not None]:
+            raise ConfigError(f"{given[0]} is of --unwrap decrypt, which is missing: give that, too")
+    return [_step_of(name, asked.secret) for name in asked.unwrap]
 
 
 def _step_of(name: str, key: Key) -> UnwrapStep:
