@@ -304,3 +304,14 @@ with mock.patch("{step}", interrupted):
     answer = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr) == (130, "shardwire: interrupted\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["payload.bin", "segments"]
+
+
+@pytest.mark.parametrize("command", ["segment", "reconstruct", "demo"])
+def test_the_standard_output_is_no_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    payload_file(tmp_path, 10_000)
+    assert run([command, "payload.bin", "-o", "-"]) == 2
+    assert "'-'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["payload.bin"]

@@ -85,6 +85,8 @@ def reconstruct_archive(
     from shardwire.archive import reconstruct_files
     from shardwire.archive.arrow import STATUSES
 
+    if str(output) == STANDARD_STREAM:
+        raise ConfigError("--output is '-', the standard output: the messages are a directory, so name one")
     report = reconstruct_files(
         list(sources),
         output,

@@ -35,9 +35,11 @@ def wants_directory(place: Path | None) -> Path | None:
     """The directory that an option names, which need not exist yet.
 
     Raises:
-        typer.BadParameter: There is a file in its place, or in that of a directory above it.
+        typer.BadParameter: It is "-", or there is a file in its place, or in that of a directory above it.
     """
     if place is not None:
+        if str(place) == "-":
+            raise typer.BadParameter("it wants a directory, and '-' is the standard output: name one")
         there = next((str(path) for path in (place, *place.parents) if os.path.lexists(path)), None)
         if there is not None and not os.path.isdir(there):
             raise typer.BadParameter(f"it wants a directory, and {there!r} is a file")
