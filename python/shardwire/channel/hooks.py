@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from shardwire.errors import ConfigError, ShardwireError
+from shardwire.errors import ConfigError, NodeError, ShardwireError
 from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
@@ -123,6 +123,18 @@ def told_of_cipher(error: BaseException, but: str) -> str:
         but: The file that called it.
     """
     return str(error) if type(error) is ConfigError else f"{type(error).__name__}{frames(error, but)}"
+
+
+def awaitable_of(call: str, given: Awaitable[T]) -> Awaitable[T]:
+    """What a method of a node gave.
+
+    Raises:
+        NodeError: It is nothing that can be awaited.
+    """
+    # Looked at first: `isawaitable` takes longer.
+    if hasattr(given, "__await__") or inspect.isawaitable(given):
+        return given
+    raise NodeError(f"{call}() of the node returned a {type(given).__name__} at once: it must be `async def`")
 
 
 class Begun(Generic[T]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from shardwire.channel.hooks import awaitable_of
 from shardwire.node.protocol import Node
 
 
@@ -25,7 +26,7 @@ class TopicSubscriptions:
         try:
             async with self._lock:
                 if not self._counts[content_topic]:
-                    await self._node.subscribe([content_topic])
+                    await awaitable_of("subscribe", self._node.subscribe([content_topic]))
                 self._counts[content_topic] += 1
         except BaseException:
             self._leave()

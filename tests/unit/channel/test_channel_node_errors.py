@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -449,6 +450,25 @@ def test_a_node_that_keeps_not_to_the_protocol_is_told_at_once(
         await asyncio.sleep(1)
         assert told in caplog.text
         await close_channel(alice)
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("call", ["subscribe", "send", "query_store"])
+def test_a_method_of_a_node_that_is_not_async_is_told_by_name(call: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        node = WrappedNode(await world.node("alice"))
+        node.has_store = True
+        setattr(node, call, lambda given: "nothing to await")
+        try:
+            alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=SMALL)
+            await alice.send(b"x")
+            await asyncio.sleep(1)
+            await close_channel(alice)
+        except NodeError as error:
+            logging.getLogger("shardwire").error("%s", error)
+        assert f"{call}() of the node returned a str at once: it must be `async def`" in caplog.text
+        assert "Traceback" not in caplog.text
 
     run_world(scenario)
 

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from shardwire.channel.hooks import ends_process
+from shardwire.channel.hooks import awaitable_of, ends_process
 from shardwire.channel.receiving.node_events import fault_of_page
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
@@ -94,7 +94,7 @@ class StoreQueries:
         limit = asyncio.timeout(QUERY_TIMEOUT_MS / 1000)
         try:
             async with limit:
-                page = await self._node.query_store(query)
+                page = await awaitable_of("query_store", self._node.query_store(query))
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from shardwire._native import DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS
-from shardwire.channel.hooks import CANCEL_AGAIN_S, Begun, heed_cancellation, is_ours
+from shardwire.channel.hooks import CANCEL_AGAIN_S, Begun, awaitable_of, heed_cancellation, is_ours
 from shardwire.channel.limits.quota import Place, Quota
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late
 from shardwire.channel.sending.requests import Requests
@@ -140,7 +140,7 @@ class Dispatcher:
         self._requests.begin()
         limit: asyncio.Timeout | None = None
         try:
-            sending: Begun[object] = Begun(self._node.send(envelope))
+            sending: Begun[object] = Begun(awaitable_of("send", self._node.send(envelope)))
             if sending.is_done:
                 request_id = sending.result
             else:
