@@ -20,6 +20,8 @@ DEFAULT_PREFIX = "shardwire"
 SESSION_EXPIRY_MS = 300_000
 # Every broker must take a client id of so many letters and digits (MQTT 5.0, 3.1.3.1).
 CLIENT_ID_CHARACTERS = 23
+# What a text of MQTT holds (MQTT 5.0, 1.5.4).
+TEXT_BYTES_MAX = 0xFFFF
 _SESSION_EXPIRY_MS_MAX = (2**32 - 2) * 1_000
 _PREFIX = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 
@@ -74,8 +76,11 @@ class MqttNode(TransportNode):
             raise ConfigError("MqttNode: url holds credentials, and others are given beside it: keep one of them")
         if user is None and password is not None:
             raise ConfigError("MqttNode: password is given without a user")
-        if client_id is not None and not 1 <= len(client_id.encode()) <= 0xFFFF:
-            raise ConfigError(f"MqttNode: client_id has {len(client_id.encode())} bytes: it must have 1 to 65535")
+        for name, text, least in (("client_id", client_id, 1), ("user", user, 0), ("password", password, 0)):
+            if text is not None and not least <= len(text.encode()) <= TEXT_BYTES_MAX:
+                raise ConfigError(
+                    f"MqttNode: {name} has {len(text.encode())} bytes: it must have {least} to {TEXT_BYTES_MAX}"
+                )
         if not _PREFIX.fullmatch(topic_prefix):
             raise ConfigError(
                 f"MqttNode: topic_prefix is {topic_prefix!r}: it must be levels of A-Z a-z 0-9 _ - with / between them"
