@@ -175,6 +175,15 @@ def test_an_answer_that_stops_is_left_and_one_that_trickles_is_read_for_a_while(
     asyncio.run(run())
 
 
+def test_a_server_of_another_protocol_is_told() -> None:
+    async def run() -> None:
+        async with client_of(answering(b'INFO {"server_id":"x"}\r\n')) as client:
+            error = await failure(client)
+            assert (str(error), error.sent) == ("what answers there is no HTTP: correct host and port", True)
+
+    asyncio.run(run())
+
+
 def test_a_redirect_is_not_followed() -> None:
     async def run() -> None:
         answer = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n"

@@ -226,6 +226,8 @@ class AiohttpClient:
             if trickles:
                 raise HttpError(f"the answer trickles: {received_bytes} bytes came", sent=True) from None
             raise HttpError(f"no answer within {timeout_ms} ms", sent=True) from None
+        except aiohttp.ClientResponseError:
+            raise HttpError("what answers there is no HTTP: correct host and port", sent=True) from None
         except aiohttp.ClientError as error:
             raise HttpError(f"no whole answer: {type(error).__name__}", sent=True) from None
 
