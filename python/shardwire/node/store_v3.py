@@ -12,6 +12,7 @@ from typing import Literal
 from shardwire._native import decode_store_json, message_hash, shard_of
 from shardwire.errors import ConfigError, NodeError
 from shardwire.node.protocol import MessageEnvelope, StoredMessage, StorePage, StoreQuery
+from shardwire.quoting import quoted
 
 WakuDialect = Literal["logos-delivery", "go-waku"]
 
@@ -59,6 +60,12 @@ def query_parameters(
         if dialect == "go-waku" and peer_addr is None:
             raise ConfigError("go-waku answers a query by hashes only where a store peer is named: set its address")
         return parameters | {"hashes": ",".join(map(write_hash, query.message_hashes))}
+    for topic in query.content_topics:
+        if "," in topic:
+            raise ConfigError(
+                f"StoreQuery.content_topics holds {quoted(topic)}: a store takes a comma for the end of a topic, "
+                "so it may hold none"
+            )
     if query.content_topics:
         parameters["contentTopics"] = ",".join(query.content_topics)
     if dialect == "go-waku":

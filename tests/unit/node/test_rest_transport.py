@@ -415,6 +415,18 @@ async def test_a_node_that_does_not_show_its_peers_is_taken_at_its_word() -> Non
 
 
 @virtual
+async def test_a_topic_that_a_store_would_take_for_two_is_refused_where_one_is_asked() -> None:
+    topic = "/app/1/a,b/proto"
+    with pytest.raises(NodeError, match="'/app/1/a,b/proto': a store takes a comma for the end of a topic"):
+        await participant(StubNode(StubNetwork()), topic)
+    network = StubNetwork()
+    alice, bob = [await participant(StubNode(network), topic, settings=StoreSettings(use=False)) for _ in range(2)]
+    await alice.node.send(MessageEnvelope(topic, b"x"))
+    await asyncio.sleep(1)
+    assert bob.payloads() == [b"x"]
+
+
+@virtual
 async def test_a_node_of_another_cluster_is_refused() -> None:
     stub = StubNode(StubNetwork(), "logos-delivery", cluster_id=2)
     with pytest.raises(NodeError, match="serves cluster 2, not 1: set cluster_id"):

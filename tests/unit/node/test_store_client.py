@@ -171,6 +171,13 @@ def test_a_store_that_repeats_its_cursor_is_left(store: StoreServer) -> None:
         list(client.pages(StoreQuery(content_topics=(TOPIC,))))
 
 
+def test_a_topic_with_a_comma_is_refused(store: StoreServer) -> None:
+    query = StoreQuery(content_topics=(TOPIC, "/rc/1/a,b/proto"))
+    with client_of(store) as client, pytest.raises(ConfigError, match="content_topics holds '/rc/1/a,b/proto'"):
+        client.query(query)
+    assert not store.requests
+
+
 def test_go_waku_is_asked_by_shard() -> None:
     with serving(StoreServer("go-waku", traffic(5))) as store, client_of(store) as client:
         client.query(StoreQuery(content_topics=(TOPIC, OTHER)))

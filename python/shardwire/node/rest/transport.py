@@ -24,6 +24,7 @@ from shardwire.node.rest.waku_api import (
 )
 from shardwire.node.transport import Ambiguous, Answer, OutgoingMessage, Passing, Published, Transport, TransportLink
 from shardwire.node.wake import Wake
+from shardwire.quoting import quoted
 
 logger = logging.getLogger(__name__)
 
@@ -148,8 +149,14 @@ class RestTransport(Transport):
 
     async def subscribe(self, content_topic: str, pubsub_topic: str) -> None:
         """Raises:
-        NodeError: The node refuses the topic.
+        NodeError: The node refuses the topic, or its store could not be asked for it.
         """
+        if "," in content_topic and self._store.is_used:
+            # What was missed would be missed for good, and nobody told.
+            raise NodeError(
+                f"{self.name} cannot be asked what is stored of {quoted(content_topic)}: a store takes a comma for the "
+                "end of a topic; use a topic without one, or use_store=False"
+            )
         poll = TopicPoll(self._api, self._link, content_topic, pubsub_topic, lambda: self._light, self)
         try:
             await poll.open()
