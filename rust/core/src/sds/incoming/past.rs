@@ -81,9 +81,7 @@ impl PastSends {
     /// Restores a record; they come in the order of their numbers.
     pub fn restore(&mut self, number: u32, fingerprints: impl IntoIterator<Item = u64>) {
         for fingerprint in fingerprints {
-            if !self.holds(fingerprint) {
-                self.add(fingerprint);
-            }
+            self.add(fingerprint);
         }
         self.end_record(number);
     }
