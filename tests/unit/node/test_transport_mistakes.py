@@ -40,6 +40,7 @@ def test_a_node_is_used_on_the_event_loop_it_was_started_on() -> None:
     asyncio.run(node.start())
     topic = "/app/1/notes/proto"
     for call, use in (
+        ("start", node.start),
         ("subscribe", lambda: node.subscribe([topic])),
         ("send", lambda: node.send(MessageEnvelope(topic, b"x"))),
         ("query_store", lambda: node.query_store(StoreQuery())),

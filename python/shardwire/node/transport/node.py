@@ -111,12 +111,14 @@ class TransportNode(Lifetime):
         """Connects; does nothing on a started node.
 
         Raises:
-            NodeError: The network cannot be used, or the node was stopped. After the former it may be tried again.
+            NodeError: The network cannot be used, the node was stopped, or is started on another event loop. After the
+                first it may be tried again.
         """
         async with self._lock:
             if self._stopped:
                 raise NodeError(f"{self._transport.name} was stopped: create a new node")
             if self._running is not None:
+                self._require_running("start")
                 return
             running = _Running(self)
             try:
