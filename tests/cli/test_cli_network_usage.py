@@ -64,6 +64,7 @@ def test_an_interval_has_a_largest_value(capsys: pytest.CaptureFixture[str]) -> 
         ((*NODE, *WHO, "--key-file", "a", "--key-env", "B"), "--key-env: --key-file is given, too"),
         ((*NODE, *WHO, "--parity-rate", "2"), "--parity-rate"),
         ((*NODE, *WHO, "--cipher", "rot13"), "rot13"),
+        ((*NODE, *WHO, "--cipher", "aes-256-gcm"), "--cipher: there is no key, and nothing would be encrypted"),
         ((*NODE, *WHO, "--preset", "nim"), "nim"),
         ((*NODE, *WHO, "--nothing"), "--nothing"),
     ],

@@ -150,7 +150,10 @@ def _participation(
             rich_help_panel=_KEPT,
         ),
     ] = None,
-    cipher: Annotated[Cipher, typer.Option("--cipher", help="The cipher.", rich_help_panel=_KEPT)] = Cipher.chacha,
+    cipher: Annotated[
+        Cipher | None,
+        typer.Option("--cipher", help="The cipher.", show_default=Cipher.chacha.value, rich_help_panel=_KEPT),
+    ] = None,
     credentials_file: CredentialsOption = None,
     preset: Annotated[
         Preset,
@@ -199,10 +202,15 @@ def _config(preset: Preset, parity_rate: float) -> ChannelConfig:
     return replace(config, segmentation=segmentation)
 
 
-def _encryption(key_file: Path | None, key_env: str | None, cipher: Cipher) -> Encryption | None:
+def _encryption(key_file: Path | None, key_env: str | None, cipher: Cipher | None) -> Encryption | None:
     if key_file is not None and key_env is not None:
         raise typer.BadParameter("--key-file is given, too: keep one of them", param_hint="--key-env")
-    kind = ChaCha20Poly1305Encryption if cipher is Cipher.chacha else AesGcmEncryption
+    if cipher is not None and key_file is None and key_env is None:
+        # Who names a cipher does not expect plaintext.
+        raise typer.BadParameter(
+            "there is no key, and nothing would be encrypted: give --key-file or --key-env", param_hint="--cipher"
+        )
+    kind = AesGcmEncryption if cipher is Cipher.aes else ChaCha20Poly1305Encryption
     if key_file is not None:
         return kind.from_key_file(key_file)
     return None if key_env is None else kind.from_environment(key_env)
