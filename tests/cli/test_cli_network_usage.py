@@ -186,6 +186,9 @@ def test_a_message_that_is_too_large(tmp_path: Path, capsys: pytest.CaptureFixtu
         )
     assert answer.returncode == 1
     assert b"the standard input has more bytes than the 26,112,000 that one message holds" in answer.stderr
+    code, error = say(capsys, "send", "/dev/zero", *nats, *WHO)
+    assert code == 1
+    assert "/dev/zero has more bytes than the 26,112,000 that one message holds" in error
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

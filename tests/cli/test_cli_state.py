@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 from datetime import UTC, datetime
 from pathlib import Path
@@ -161,6 +162,7 @@ def test_a_state_that_is_not_there_is_told_with_those_that_are(
         "shardwire: alice does not exist: give the directory that a command had as --state; "
         f"there is none in {tmp_path}\n"
     )
+    assert told(os.devnull).startswith(f"shardwire: {os.devnull} is no file and no directory: give the directory")
     for number in range(1, 8):
         (tmp_path / f"state-{number}").mkdir()
         (tmp_path / f"state-{number}" / "channels.sqlite").touch()

@@ -56,7 +56,8 @@ def read_message(file: Path, participation: Participation) -> bytes:
     with file.open("rb") as stream:
         message = stream.read(limit + 1)
     if len(message) > limit:
-        raise _too_large(str(file), file.stat().st_size, limit)
+        # A device or a pipe has no size that it would tell.
+        raise _too_large(str(file), file.stat().st_size if file.is_file() else None, limit)
     return message
 
 

@@ -67,7 +67,7 @@ def describe_state(place: Path, failed: str, output: Output, key: bytes | None =
     database = place / DATABASE if place.is_dir() else place
     corrupt = sorted(str(path) for path in database.parent.glob(f"{database.name}.corrupt-*[0-9]"))
     if not database.is_file():
-        what = "does not exist"
+        what = "is no file and no directory" if place.exists() else "does not exist"
         if place.is_dir():
             what = f"holds only the corrupt {corrupt[-1]}" if corrupt else f"holds no {DATABASE}"
         raise PersistenceError(
