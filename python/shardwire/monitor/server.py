@@ -281,6 +281,9 @@ async def _listen(host: str, port: int) -> socket.socket:
     except UnicodeError:
         # What no name of a host can be, as one with an empty part.
         raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port} cannot be listened on: it is no host") from None
+    except socket.gaierror as error:
+        # What the resolver says names nothing.
+        raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port} cannot be listened on: {error.strerror}") from None
     family, kind, protocol, _, address = found[0]
     listening = socket.socket(family, kind, protocol)
     try:

@@ -166,6 +166,9 @@ async def test_a_port_that_is_taken_or_none_is_told() -> None:
         with pytest.raises(OSError, match=rf"127.0.0.1:{port} cannot be listened on: Address already in use"):
             async with Monitor(channel, port=port):
                 pass
+        with pytest.raises(OSError, match=r"no host:0 cannot be listened on: "):
+            async with Monitor(channel, "no host"):
+                pass
         with pytest.raises(OSError, match=r"a\.\.b:0 cannot be listened on: it is no host"):
             async with Monitor(channel, "a..b"):
                 pass
