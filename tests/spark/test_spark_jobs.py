@@ -291,6 +291,12 @@ def test_a_summary_that_cannot_be_written_is_refused_before_the_work(
         assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+def test_a_key_that_no_layer_uses_is_refused(capsys: Any) -> None:
+    for option in ("--key-file", "--key-env", "--channel-id"):
+        assert in_process("reconstruct_messages.py", "in", "out", option, "x", "--unwrap", "sds") == 2
+        assert f"error: {option} is of --unwrap decrypt, which is missing: give that, too" in capsys.readouterr().err
+
+
 def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(
     spark: SparkSession, tmp_path: Path, capsys: Any
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from shardwire._native import ReassemblerCore, SegmentDiscarded, SegmentStored, SetDropped
 from shardwire.config import SegmentationConfig
@@ -59,6 +59,10 @@ class Reassembler:
             timeout_ms=limits.timeout_ms,
             work_budget=limits.work_budget,
         )
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would put the same segments together, and each would miss what the other took.
+        raise TypeError("a Reassembler has one owner, and cannot be copied or pickled: make another one")
 
     def receive(
         self,

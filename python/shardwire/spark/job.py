@@ -170,8 +170,13 @@ def unwrap_steps_of(options: argparse.Namespace) -> list[UnwrapStep]:
     """The steps that the options describe.
 
     Raises:
-        ConfigError: "decrypt" without a key, or with both a file and a variable.
+        ConfigError: "decrypt" without a key, or with both a file and a variable, or a key without "decrypt".
     """
+    if "decrypt" not in options.unwrap:
+        given = {"--key-file": options.key_file, "--key-env": options.key_env, "--channel-id": options.channel_id}
+        # It would be passed over, and every row that it opens would count as no segment.
+        if idle := [name for name, value in given.items() if value is not None]:
+            raise ConfigError(f"{idle[0]} is of --unwrap decrypt, which is missing: give that, too")
     return [_step_of(name, options) for name in options.unwrap]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from shardwire.segmentation import Reassembler, ReassemblyLimits, SegmentationConfig, inspect, segment
 
@@ -33,3 +36,9 @@ def test_each_outcome_is_the_same_after_pickle_and_copy() -> None:
             assert type(other) is type(outcome)
             assert other == outcome
             assert repr(other) == repr(outcome)
+
+
+@pytest.mark.parametrize("taken", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_puts_them_together_has_one_owner(taken: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match="a Reassembler has one owner, and cannot be copied or pickled"):
+        taken(Reassembler(CONFIG))
