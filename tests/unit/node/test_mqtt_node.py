@@ -482,6 +482,8 @@ async def test_a_broker_that_talks_nonsense_later_costs_the_session_only() -> No
         (f"mqtt://ali:{SECRET}@h", {"user": "b", "password": "c"}, "keep one of them"),
         ("mqtt://h", {"password": SECRET}, "without a user"),
         ("mqtt://h", {"client_id": ""}, "1 to 65535"),
+        ("mqtt://h", {"client_id": "a\0b"}, "client_id holds a NUL, which no text of MQTT does"),
+        ("mqtt://a%00b:c@h", {}, "user holds a NUL, which no text of MQTT does"),
         ("mqtt://h", {"user": "x" * 65_536, "password": SECRET}, "user has 65536 bytes: it must have 0 to 65535"),
         ("mqtt://h", {"user": "x", "password": SECRET * 6_000}, "password has 66000 bytes: it must have 0 to 65535"),
         ("mqtt://h", {"session_expiry_ms": -1}, "from 0 to"),

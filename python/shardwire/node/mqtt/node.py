@@ -81,6 +81,9 @@ class MqttNode(TransportNode):
                 raise ConfigError(
                     f"MqttNode: {name} has {len(text.encode())} bytes: it must have {least} to {TEXT_BYTES_MAX}"
                 )
+            # A broker ends the connection without a word for it (MQTT 5.0, 1.5.4); a password is no text.
+            if text is not None and "\0" in text and name != "password":
+                raise ConfigError(f"MqttNode: {name} holds a NUL, which no text of MQTT does: leave it out")
         if not _PREFIX.fullmatch(topic_prefix):
             raise ConfigError(
                 f"MqttNode: topic_prefix is {topic_prefix!r}: it must be levels of A-Z a-z 0-9 _ - with / between them"
