@@ -643,3 +643,58 @@ fn nothing_is_made_under_an_id_that_another_content_has() {
     make(&mut bob, contents(["three"]));
     assert_eq!(bob.machine.size_of(ONE), Some((2, 2)));
 }
+
+/// Takes back a send; of what was handed out and has not left, that leaves anew which named it.
+fn take_back(bob: &mut Bob, send_id: &str, held: &mut Vec<Transmit>) {
+    let changed = bob.machine.withdraw_among(send_id, &|_| true);
+    let changed = changed.expect("it was sent");
+    let is_changed = |transmit: &mut Transmit| {
+        let mut send_ids = transmit.send_id.iter();
+        send_ids.any(|send_id| changed.contains(send_id))
+    };
+    let void: Vec<_> = held.extract_if(.., is_changed).collect();
+    assert!(!void.is_empty());
+    for transmit in void {
+        bob.machine.handle_transmit_void(transmit.transmit_id);
+    }
+    held.retain(|transmit| transmit.send_id.as_deref() != Some(send_id));
+    let now = at(bob.now_ms);
+    held.extend(std::iter::from_fn(|| {
+        bob.machine.poll_transmit(now, Kinds::ALL)
+    }));
+}
+
+fn named_by(transmit: &Transmit) -> Vec<String> {
+    let read = Message::decode(&transmit.payload, config().wire_format).unwrap();
+    let entries = read.causal_history.into_iter();
+    entries.map(|entry| entry.message_id).collect()
+}
+
+#[test]
+fn sends_that_were_taken_back_one_after_the_other_are_named_no_more() {
+    let (third, last) = ("33".repeat(16), "44".repeat(16));
+    for causal_history_size in [1, 2, 10] {
+        let mut bob = Bob::to(
+            &["carol"],
+            Config {
+                causal_history_size,
+                ..config()
+            },
+        );
+        for send_id in [ONE, OTHER, &third, &last] {
+            let sent = contents(["one", "two"]);
+            bob.machine.send(send_id, sent, 2).unwrap();
+        }
+        let mut held: Vec<_> = (0..8).map(|_| leave(&mut bob)).collect();
+        for send_id in [ONE, OTHER] {
+            let names_it = |transmit: &Transmit| named_by(transmit).contains(&id(send_id, 1));
+            assert!(held.iter().any(names_it));
+            take_back(&mut bob, send_id, &mut held);
+        }
+        // Nobody waits for what never comes.
+        assert_eq!(held.len(), 4);
+        let named: Vec<_> = held.iter().flat_map(named_by).collect();
+        let is_gone = |id: &String| id.starts_with(ONE) || id.starts_with(OTHER);
+        assert!(!named.iter().any(is_gone));
+    }
+}
