@@ -120,3 +120,17 @@ def test_the_next_life_hands_over_what_nobody_took() -> None:
         assert event.message == b"a message"
 
     run_world(scenario)
+
+
+def test_what_nobody_listened_for_is_new_to_whoever_listens_in_the_next_life() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob", listen=False, on_disk=True)
+        await alice.send(b"a message")
+        await asyncio.sleep(10)
+        await world.crash("bob")
+        await world.join("bob", on_disk=True)
+        await asyncio.sleep(10)
+        assert [(event.message, event.redelivered) for event in world.received["bob"]] == [(b"a message", False)]
+
+    run_world(scenario)
