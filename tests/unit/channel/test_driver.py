@@ -13,7 +13,14 @@ import pytest
 from shardwire._native import ChangedRecords
 from shardwire.channel.collected import Collected
 from shardwire.channel.commits import Commits
-from shardwire.channel.driver import AT_ONCE_MAX, BATCH_BYTES_MAX, INPUTS_PER_CYCLE_MAX, STEP_MS_MAX, Driver
+from shardwire.channel.driver import (
+    AT_ONCE_MAX,
+    BATCH_BYTES_MAX,
+    INPUTS_PER_CYCLE_MAX,
+    QUEUED_INPUT_BYTES_MAX,
+    STEP_MS_MAX,
+    Driver,
+)
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.sds import Now
 
@@ -288,3 +295,115 @@ def test_messages_of_many_bytes_are_taken_in_by_few() -> None:
 
     asyncio.run(main())
     assert batches == [1] + [2] * 19 + [1]
+
+
+def large() -> Arrival:
+    return Arrival(bytes(QUEUED_INPUT_BYTES_MAX // 4), b"hash", None, False)
+
+
+def test_what_has_no_room_waits_until_something_was_taken_in() -> None:
+    taken: list[int] = []
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: taken.append(len(arrivals)), 0)
+        # Room comes again as often as it was lacking.
+        for round_ in range(3):
+            for _ in range(4):
+                assert driver.post_received(large()) is None
+            waiting = driver.post_received(large())
+            assert waiting is not None
+            fifth = asyncio.ensure_future(waiting)
+            await pass_turns()
+            assert not fifth.done()
+            assert sum(taken) == 5 * round_
+            task = asyncio.create_task(driver.run())
+            await asyncio.wait_for(fifth, 10)
+            await driver.flush()
+            await pass_turns()
+            assert sum(taken) == 5 * (round_ + 1)
+            task.cancel()
+            await asyncio.wait({task})
+
+    asyncio.run(main())
+
+
+def test_closing_lets_go_of_who_waits_for_room_and_takes_nothing_in() -> None:
+    taken: list[Sequence[Arrival]] = []
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: taken.append(arrivals), 0)
+        for _ in range(4):
+            driver.post_received(large())
+        waiting = driver.post_received(large())
+        assert waiting is not None
+        fifth = asyncio.ensure_future(waiting)
+        await pass_turns()
+        driver.close()
+        await driver.run()
+        assert taken == []
+        await asyncio.wait_for(fifth, 10)
+
+    asyncio.run(main())
+
+
+def test_what_comes_after_the_end_is_not_applied() -> None:
+    applied: list[Now] = []
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: None, is_immediate=True)
+        driver.close()
+        await driver.run()
+        driver.apply(applied.append)
+        # Nobody cycles any more: who waits for a cycle would wait for ever.
+        await asyncio.wait_for(driver.flush(), 10)
+        assert applied == []
+
+    asyncio.run(main())
+
+
+def test_an_end_from_outside_lets_go_of_who_waits_for_a_cycle() -> None:
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: None, 0)
+        task = asyncio.create_task(driver.run())
+        await pass_turns()
+        flushing = asyncio.create_task(driver.flush())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait_for(flushing, 10)
+
+    asyncio.run(main())
+
+
+def test_a_flush_waits_for_all_that_was_posted_before_it() -> None:
+    applied: list[Now] = []
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: None, 0)
+        task = asyncio.create_task(driver.run())
+        for _ in range(3 * INPUTS_PER_CYCLE_MAX):
+            driver.post(applied.append)
+        await driver.flush()
+        assert len(applied) == 3 * INPUTS_PER_CYCLE_MAX
+        driver.close()
+        await task
+
+    asyncio.run(main())
+
+
+def test_a_message_whose_time_has_come_wakes_the_driver_by_itself() -> None:
+    clock = SlowClock()
+    taken: list[int] = []
+
+    async def main() -> None:
+        driver = driver_on(clock, lambda arrivals, now: taken.append(len(arrivals)), 1_000)
+        task = asyncio.create_task(driver.run())
+        for messages in (1, 2):
+            await pass_turns()
+            driver.post_received(arrival())
+            await pass_turns()
+            assert sum(taken) == messages
+            clock.ms += 1_000
+        driver.close()
+        await task
+
+    asyncio.run(main())
