@@ -425,6 +425,46 @@ def test_a_store_that_comes_into_reach_is_asked_for_what_passed_by() -> None:
     assert world.messages("bob") == [b"%d" % number for number in range(30)]
 
 
+def test_a_connection_that_comes_back_has_what_is_missing_asked_for_at_once() -> None:
+    """It may lead to another store, or to one that has learned more meanwhile."""
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=0))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        for number, history in enumerate(([], [HistoryEntry("never", retrieval_hint=bytes(32))])):
+            message = SdsMessage(
+                sender_id="peer",
+                message_id=f"m{number}",
+                channel_id=CHANNEL,
+                lamport_timestamp=5 + number,
+                causal_history=history,
+                content=_segment(b"x%d" % number),
+            )
+            await peer.send(MessageEnvelope(TOPIC, message.encode()))
+            await asyncio.sleep(1)
+        queries = spy(world, "bob")
+
+        def by_hash() -> int:
+            return len([query for query in queries if query.message_hashes])
+
+        # Once a minute by then.
+        await asyncio.sleep(600)
+        asked = by_hash()
+        for _ in range(120):
+            if by_hash() == asked:
+                await asyncio.sleep(1)
+        await asyncio.sleep(20)
+        assert by_hash() == asked + 1
+        world.nodes["bob"].go_offline()
+        await asyncio.sleep(1)
+        world.nodes["bob"].go_online()
+        await asyncio.sleep(20)
+        assert by_hash() > asked + 1
+
+    run_world(scenario, limit_ms=3_600_000)
+
+
 def test_a_page_of_other_channels_leads_to_the_next() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", STORE_ONLY)
