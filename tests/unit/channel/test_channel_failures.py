@@ -14,7 +14,7 @@ from shardwire.channel.storing.records import DELIVERY
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ChannelClosedError, PersistenceError
 from shardwire.persistence import MemoryPersistence
-from shardwire.persistence.protocol import Changes
+from shardwire.persistence.protocol import Changes, ChannelState
 
 
 def test_a_persistence_that_raises_anything_refuses_sends_until_it_stores_again() -> None:
@@ -154,3 +154,22 @@ def test_who_waits_for_a_commit_is_not_kept_by_those_that_failed(caplog: pytest.
         disk.fails_with = None
 
     run_world(scenario, commit_ms=10)
+
+
+def test_a_state_that_could_not_be_loaded_is_not_given_free() -> None:
+    """Whoever has it has it still."""
+    released: list[str] = []
+
+    class InUse(MemoryPersistence):
+        def load(self, channel_id: str) -> ChannelState | None:
+            raise PersistenceError("another process has it")
+
+        def release(self, channel_id: str) -> None:
+            released.append(channel_id)
+
+    async def scenario(world: World) -> None:
+        with pytest.raises(PersistenceError, match="another process has it"):
+            await world.join("alice", ChannelConfig.logos(sds=SdsConfig(persistence=InUse())))
+
+    run_world(scenario)
+    assert released == []

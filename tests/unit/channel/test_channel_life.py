@@ -371,3 +371,20 @@ def test_the_marker_is_stamped_and_required(meta: bytes | None) -> None:
     assert (b"plain" in world.messages("bob")) is (meta is None)
     assert b"marked" in world.messages("bob")
     assert b"marked" in world.messages("carol")
+
+
+def test_a_channel_that_starts_again_takes_its_node_for_connected() -> None:
+    """Nobody tells how the connection is before it changes."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        world.nodes["alice"].go_offline()
+        await asyncio.sleep(1)
+        await alice.stop()
+        world.nodes["alice"].go_online()
+        await asyncio.sleep(1)
+        await alice.start()
+        assert await alice.delivered(await alice.send(b"x")) == {"bob"}
+
+    run_world(scenario)
