@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -109,6 +109,37 @@ def test_events_that_gave_something_and_raised_are_asked_for_again_soon() -> Non
         pauses = [later - before for before, later in zip(events.opened_ms, events.opened_ms[1:], strict=False)]
         assert len(pauses) >= 8
         assert max(pauses) < 4 * EVENTS_PAUSE_MS_MIN
+
+    run_world(scenario)
+
+
+def test_nothing_leaves_while_the_events_of_the_node_fail() -> None:
+    """Nobody would hear what became of it."""
+
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        failing = [False]
+        events = Counted(node, lambda: failing[0])
+        open_events = node.events
+
+        def refusing() -> AsyncIterator[NodeEvent]:
+            if failing[0]:
+                raise ConnectionError("not yet")
+            return open_events()
+
+        node.events = refusing  # type: ignore[method-assign]
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        failing[0] = True
+        await bob.send(b"breaks it")
+        await asyncio.sleep(5)
+        left = world.sent_by("alice")
+        request_id = await alice.send(b"waits")
+        await asyncio.sleep(20)
+        assert world.sent_by("alice") == left
+        failing[0] = False
+        assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
+        assert len(events.opened_ms) == 2
 
     run_world(scenario)
 
