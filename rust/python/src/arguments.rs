@@ -42,26 +42,46 @@ fn text_of<'a>(name: &str, value: Borrowed<'a, '_, PyAny>) -> PyResult<&'a str> 
         .map_err(|_| refused(name, &value, "encodable as UTF-8"))
 }
 
-/// An integer from 0 to `maximum`. True and False are none.
-fn count_of(name: &str, value: Borrowed<'_, '_, PyAny>, maximum: u64) -> PyResult<u64> {
-    let count = if value.is_instance_of::<PyBool>() {
-        None
-    } else {
-        value.extract::<u64>().ok()
-    };
-    count
-        .filter(|count| *count <= maximum)
-        .ok_or_else(|| refused(name, &value, &format!("an integer from 0 to {maximum}")))
+/// What an argument holds by value.
+trait Plain: Sized {
+    fn of(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<Self>;
 }
 
-/// An integer of 64 bits, below 0 too. True and False are none.
-fn time_of(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<i64> {
-    let time = if value.is_instance_of::<PyBool>() {
-        None
-    } else {
-        value.extract::<i64>().ok()
-    };
-    time.ok_or_else(|| refused(name, &value, "an integer of ms, within 64 bits"))
+/// An integer, which True and False are not.
+fn integer_of<'a, 'py, T>(value: Borrowed<'a, 'py, PyAny>) -> Option<T>
+where
+    T: FromPyObject<'a, 'py>,
+{
+    let is_flag = value.is_instance_of::<PyBool>();
+    (!is_flag).then(|| value.extract().ok()).flatten()
+}
+
+macro_rules! counted {
+    ($($type:ty),+) => {$(
+        impl Plain for $type {
+            fn of(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+                let limit = || format!("an integer from 0 to {}", <$type>::MAX);
+                integer_of(value).ok_or_else(|| refused(name, &value, &limit()))
+            }
+        }
+    )+};
+}
+
+counted!(u32, u64, usize);
+
+/// A time in ms.
+impl Plain for i64 {
+    fn of(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let time = integer_of(value);
+        time.ok_or_else(|| refused(name, &value, "an integer of ms, within 64 bits"))
+    }
+}
+
+impl Plain for bool {
+    fn of(name: &str, value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let flag = value.extract();
+        flag.map_err(|_| refused(name, &value, "True or False"))
+    }
 }
 
 macro_rules! texts {
@@ -87,9 +107,9 @@ macro_rules! texts {
     )+};
 }
 
-macro_rules! counts {
+macro_rules! values {
     ($($kind:ident($type:ty) = $name:literal),+ $(,)?) => {$(
-        #[doc = concat!("The argument `", $name, "`, a count.")]
+        #[doc = concat!("The argument `", $name, "`.")]
         #[derive(Clone, Copy)]
         pub struct $kind(pub $type);
 
@@ -97,41 +117,7 @@ macro_rules! counts {
             type Error = PyErr;
 
             fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-                let count = count_of($name, object, <$type>::MAX as u64)?;
-                Ok($kind(count as $type))
-            }
-        }
-    )+};
-}
-
-macro_rules! times {
-    ($($kind:ident = $name:literal),+ $(,)?) => {$(
-        #[doc = concat!("The argument `", $name, "`, a time in ms.")]
-        #[derive(Clone, Copy)]
-        pub struct $kind(pub i64);
-
-        impl FromPyObject<'_, '_> for $kind {
-            type Error = PyErr;
-
-            fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-                time_of($name, object).map($kind)
-            }
-        }
-    )+};
-}
-
-macro_rules! flags {
-    ($($kind:ident = $name:literal),+ $(,)?) => {$(
-        #[doc = concat!("The argument `", $name, "`, True or False.")]
-        #[derive(Clone, Copy)]
-        pub struct $kind(pub bool);
-
-        impl FromPyObject<'_, '_> for $kind {
-            type Error = PyErr;
-
-            fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-                let flag = object.extract().map_err(|_| refused($name, &object, "True or False"))?;
-                Ok($kind(flag))
+                Plain::of($name, object).map($kind)
             }
         }
     )+};
@@ -145,26 +131,20 @@ texts! {
     SenderId = "sender_id",
 }
 
-counts! {
+values! {
     ContentBytesMax(usize) = "content_bytes_max",
     ContentCount(u32) = "content_count",
     ContentsNeeded(u32) = "contents_needed",
     Count(u32) = "count",
+    EpochMs(i64) = "epoch_ms",
+    FromStore(bool) = "from_store",
     HeaderBytesMax(usize) = "header_bytes_max",
+    Invalid(bool) = "invalid",
+    KeepMessages(bool) = "keep_messages",
+    MonotonicMs(i64) = "monotonic_ms",
     Ordinal(u32) = "ordinal",
     Reserve(u32) = "reserve",
     TransmitId(u64) = "transmit_id",
-}
-
-times! {
-    EpochMs = "epoch_ms",
-    MonotonicMs = "monotonic_ms",
-}
-
-flags! {
-    FromStore = "from_store",
-    Invalid = "invalid",
-    KeepMessages = "keep_messages",
 }
 
 /// The argument `now`.
