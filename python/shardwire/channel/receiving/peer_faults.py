@@ -27,9 +27,15 @@ def tell_fault(fault: MessageFault, peer_log: PeerLog) -> None:
     name, sender, detail = quoted(fault.name), quoted(fault.sender_id), one_line(fault.detail)
     match fault.kind:
         case "segment-invalid":
-            peer_log.tell("discarded a segment of sender %s as invalid: %s", sender, detail)
+            peer_log.tell(
+                "discarded segment %s of sender %s as invalid: %s; do all participants have the same wire_format of "
+                "segmentation?",
+                name,
+                sender,
+                detail,
+            )
         case "segment-discarded":
-            peer_log.tell("discarded segment %s of sender %s, %s%s", name, sender, detail, _likely(fault.detail))
+            peer_log.tell("discarded segment %s of sender %s, %s", name, sender, detail)
         case "hash-mismatch":
             peer_log.tell(
                 "payload %s is invalid, it does not have its hash, last segment by sender %s: %s",
@@ -44,8 +50,3 @@ def tell_fault(fault: MessageFault, peer_log: PeerLog) -> None:
         case "message-not-held":
             peer_log.count("released_without_payload")
             peer_log.tell("send %s of sender %s was released but is not held", name, sender)
-
-
-def _likely(detail: str) -> str:
-    """What most likely is behind a segment that says nothing true of itself."""
-    return "; do all participants have the same wire_format of segmentation?" if detail.startswith("invalid: ") else ""

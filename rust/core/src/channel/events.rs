@@ -105,7 +105,7 @@ pub struct Fault {
 /// The kinds of [`Fault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A segment that breaks a rule of its wire.
+    /// A segment that is none of the channel's wire, or breaks a rule of it.
     SegmentInvalid,
     /// A segment of no use.
     SegmentDiscarded,

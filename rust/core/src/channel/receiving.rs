@@ -165,8 +165,8 @@ impl Receiving {
         let received = match segment::decode(&content, self.wire_format(), TOTAL_SEGMENTS_MAX) {
             Ok(received) => received,
             Err(error) => {
-                let detail = format!("invalid: {error}");
-                self.discard(&came, arrival, Some(detail), sds, events);
+                let why = (FaultKind::SegmentInvalid, error.to_string());
+                self.discard(&came, arrival, why, sds, events);
                 return true;
             }
         };
@@ -332,18 +332,14 @@ impl Receiving {
         match &outcome {
             Outcome::Discarded { reason, detail } => match reason {
                 Discard::Undecodable | Discard::Invalid => {
-                    events.push_back(fault(
-                        FaultKind::SegmentInvalid,
-                        &came.sender_id,
-                        String::new(),
-                        detail.clone(),
-                    ));
-                    self.discard(came, arrival, None, sds, events);
+                    let why = (FaultKind::SegmentInvalid, detail.clone());
+                    self.discard(came, arrival, why, sds, events);
                     return true;
                 }
                 Discard::Oversized | Discard::CountMismatch => {
                     let detail = format!("{}: {detail}", reason.name());
-                    self.discard(came, arrival, Some(detail), sds, events);
+                    let why = (FaultKind::SegmentDiscarded, detail);
+                    self.discard(came, arrival, why, sds, events);
                     return true;
                 }
                 Discard::QuotaExceeded => {
@@ -715,26 +711,18 @@ impl Receiving {
         }
     }
 
-    /// A segment of no use: it is not acknowledged, since it is not delivered. `detail` is told where
-    /// nothing was told of it before.
+    /// A segment of no use: it is not acknowledged, since it is not delivered.
     fn discard(
         &mut self,
         came: &Content,
         arrival: &Arrival<'_>,
-        detail: Option<String>,
+        (kind, detail): (FaultKind, String),
         sds: &mut Machine,
         events: &mut Events,
     ) {
         self.counts.segments_discarded += 1;
-        if let Some(detail) = detail {
-            let name = came.message_id.to_string();
-            events.push_back(fault(
-                FaultKind::SegmentDiscarded,
-                &came.sender_id,
-                name,
-                detail,
-            ));
-        }
+        let name = came.message_id.to_string();
+        events.push_back(fault(kind, &came.sender_id, name, detail));
         sds.handle_content_refused(&came.message_id, arrival.data, true);
     }
 

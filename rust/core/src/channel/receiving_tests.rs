@@ -483,7 +483,7 @@ fn a_content_of_no_use_is_told_each_time_and_not_held() {
             settings(),
             limits(),
             &b"junk"[..],
-            FaultKind::SegmentDiscarded,
+            FaultKind::SegmentInvalid,
         ),
         (few, limits(), &contents[0], FaultKind::SegmentInvalid),
         (settings(), small, &contents[0], FaultKind::SegmentDiscarded),
