@@ -44,6 +44,11 @@ _NO_FILE = {
 _NAMED_FILE = re.compile(r"reading file (\S+?)\.\s|(\S+) is not a Parquet file")
 
 
+def first_line(error: Exception) -> str:
+    """What Java says, or Spark, without the page that follows."""
+    return str(getattr(error, "java_exception", error)).splitlines()[0]
+
+
 class Files:
     """Spark's file systems."""
 
@@ -74,10 +79,9 @@ class Files:
             system = given.getFileSystem(self._conf)
             return system, system.makeQualified(given)
         except (PySparkException, Py4JError) as error:
-            said = str(getattr(error, "java_exception", error)).splitlines()[0]
             raise ConfigError(
-                f"{path!r} is no path that this Spark reaches ({said}): correct it, or give Spark the library and the "
-                "settings of that file system"
+                f"{path!r} is no path that this Spark reaches ({first_line(error)}): correct it, or give Spark the "
+                "library and the settings of that file system"
             ) from None
 
     def write_text(self, path: str, text: str) -> None:
@@ -106,8 +110,9 @@ class Files:
             system.create(beside, True).close()
             system.delete(beside, False)
         except (PySparkException, Py4JError) as error:
-            said = str(getattr(error, "java_exception", error)).splitlines()[0]
-            raise ConfigError(f"{name} is {path!r}, where nothing can be written ({said}): give another file") from None
+            raise ConfigError(
+                f"{name} is {path!r}, where nothing can be written ({first_line(error)}): give another file"
+            ) from None
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""

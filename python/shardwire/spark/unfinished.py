@@ -15,6 +15,7 @@ from shardwire.config.checks import check_kind, check_text
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
 from shardwire.spark.columns import column_of
+from shardwire.spark.files import first_line
 from shardwire.spark.reconstruct import reconstruct_segments
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ def _state(spark: SparkSession, checkpoint: str, variable: str) -> DataFrame:
     try:
         return state.load()
     except (PySparkException, Py4JError) as error:
-        said = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise ConfigError(
-            f"checkpoint {checkpoint!r} is none of a query of reconstruct_stream that committed anything ({said}): "
-            "give the directory that the query had"
+            f"checkpoint {checkpoint!r} is none of a query of reconstruct_stream that committed anything "
+            f"({first_line(error)}): give the directory that the query had"
         ) from None
