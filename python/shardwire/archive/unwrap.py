@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute
@@ -112,6 +112,34 @@ def decrypt(
         return Decrypt(None, key_env, channel_id, cipher)
     check_path("key_file", key_file)
     return Decrypt(os.fspath(key_file), key_env, channel_id, cipher, os.path.abspath(key_file))
+
+
+def steps_of(
+    layers: Sequence[str],
+    *,
+    key_file: str | os.PathLike[str] | None,
+    key_env: str | None,
+    channel_id: str | None,
+    cipher: str,
+) -> list[UnwrapStep]:
+    """The steps that the options of a command describe: `--unwrap` with `layers`, and what belongs to "decrypt".
+
+    Raises:
+        ConfigError: One is no layer, "decrypt" has no key, or both a file and a variable; or there is a key without it.
+    """
+    for name in layers:
+        if name not in LAYERS:
+            raise ConfigError(f"--unwrap is {name!r}: it must be one of {', '.join(LAYERS)}")
+    if "decrypt" not in layers:
+        # It would be passed over, and every row that it opens would count as no segment.
+        given = {"--key-file": key_file, "--key-env": key_env, "--channel-id": channel_id}
+        if idle := [option for option, value in given.items() if value is not None]:
+            raise ConfigError(f"{idle[0]} is of --unwrap decrypt, which is missing: give that, too")
+        return cast("list[UnwrapStep]", list(layers))
+    if (key_file is None) == (key_env is None):
+        raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
+    step = decrypt(key_file=key_file, key_env=key_env, channel_id=channel_id, cipher=cast("CipherName", cipher))
+    return [step if name == "decrypt" else cast("UnwrapStep", name) for name in layers]
 
 
 def check_steps(steps: Sequence[UnwrapStep]) -> tuple[UnwrapStep, ...]:

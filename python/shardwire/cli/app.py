@@ -169,7 +169,9 @@ def reassemble(
 @app.command()
 def reconstruct(
     archive: Annotated[list[Path], typer.Argument(help="Parquet files or directories of them.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the messages, as Parquet.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Directory for the messages, as Parquet.", callback=wants_directory)
+    ],
     payload: Annotated[str, typer.Option("--payload", help="Column with the messages' bytes.")] = "payload",
     by: Annotated[list[str] | None, typer.Option("--by", help="Column that keeps messages apart; repeatable.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Column with entire_message_hash, if there is one.")] = None,

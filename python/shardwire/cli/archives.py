@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from shardwire.cli.segment_files import STANDARD_STREAM, Outcome, write_output
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, MissingLibraryError, ShardwireError
 
 if TYPE_CHECKING:
-    from shardwire.archive.unwrap import CipherName, UnwrapStep
+    from shardwire.archive.unwrap import UnwrapStep
 
 # The masters that Spark knows.
 MASTERS = re.compile(
@@ -85,8 +85,6 @@ def reconstruct_archive(
     from shardwire.archive import reconstruct_files
     from shardwire.archive.arrow import STATUSES
 
-    if str(output) == STANDARD_STREAM:
-        raise ConfigError("--output is '-', the standard output: the messages are a directory, so name one")
     report = reconstruct_files(
         list(sources),
         output,
@@ -213,22 +211,9 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
 
 
 def _steps_of(asked: Question) -> list[UnwrapStep]:
-    if "decrypt" not in asked.unwrap:
-        # It would be taken for no key at all, and what it encrypted for no segments.
-        idle = {"--key-file": asked.secret.file, "--key-env": asked.secret.env, "--channel-id": asked.secret.channel_id}
-        if given := [option for option, value in idle.items() if value is not None]:
-            raise ConfigError(f"{given[0]} is of --unwrap decrypt, which is missing: give that, too")
-    return [_step_of(name, asked.secret) for name in asked.unwrap]
+    from shardwire.archive.unwrap import steps_of
 
-
-def _step_of(name: str, key: Key) -> UnwrapStep:
-    from shardwire.archive import decrypt
-    from shardwire.archive.unwrap import LAYERS
-
-    if name not in LAYERS:
-        raise ConfigError(f"--unwrap is {name!r}: it must be one of {', '.join(LAYERS)}")
-    if name != "decrypt":
-        return cast("UnwrapStep", name)
-    if (key.file is None) == (key.env is None):
-        raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
-    return decrypt(key_file=key.file, key_env=key.env, channel_id=key.channel_id, cipher=cast("CipherName", key.cipher))
+    secret = asked.secret
+    return steps_of(
+        asked.unwrap, key_file=secret.file, key_env=secret.env, channel_id=secret.channel_id, cipher=secret.cipher
+    )

@@ -17,7 +17,7 @@ import pyspark
 from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import STATUSES
-from shardwire.archive.unwrap import LAYERS, UnwrapStep, decrypt
+from shardwire.archive.unwrap import LAYERS, UnwrapStep, steps_of
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
 from shardwire.spark.files import LEAVES_OUT, Files
@@ -172,21 +172,12 @@ def unwrap_steps_of(options: argparse.Namespace) -> list[UnwrapStep]:
     Raises:
         ConfigError: "decrypt" without a key, or with both a file and a variable, or a key without "decrypt".
     """
-    if "decrypt" not in options.unwrap:
-        given = {"--key-file": options.key_file, "--key-env": options.key_env, "--channel-id": options.channel_id}
-        # It would be passed over, and every row that it opens would count as no segment.
-        if idle := [name for name, value in given.items() if value is not None]:
-            raise ConfigError(f"{idle[0]} is of --unwrap decrypt, which is missing: give that, too")
-    return [_step_of(name, options) for name in options.unwrap]
-
-
-def _step_of(name: str, options: argparse.Namespace) -> UnwrapStep:
-    if name != "decrypt":
-        return name  # type: ignore[return-value]  # argparse admits the names of steps alone
-    if (options.key_file is None) == (options.key_env is None):
-        raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
-    return decrypt(
-        key_file=options.key_file, key_env=options.key_env, channel_id=options.channel_id, cipher=options.cipher
+    return steps_of(
+        options.unwrap,
+        key_file=options.key_file,
+        key_env=options.key_env,
+        channel_id=options.channel_id,
+        cipher=options.cipher,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from shardwire.cli.network.participation import Participation, check_names, make_node, participant_name
+from shardwire.cli.segment_files import STANDARD_STREAM
 from shardwire.config import ChannelConfig
 from shardwire.encryption import (
     AesGcmEncryption,
@@ -38,7 +39,7 @@ def wants_directory(place: Path | None) -> Path | None:
         typer.BadParameter: It is "-", or there is a file in its place, or in that of a directory above it.
     """
     if place is not None:
-        if str(place) == "-":
+        if str(place) == STANDARD_STREAM:
             raise typer.BadParameter("it wants a directory, and '-' is the standard output: name one")
         there = next((str(path) for path in (place, *place.parents) if os.path.lexists(path)), None)
         if there is not None and not os.path.isdir(there):
