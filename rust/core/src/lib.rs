@@ -10,8 +10,10 @@ pub mod crc32;
 pub mod erasure;
 #[cfg(all(test, unix, not(miri)))]
 mod guard_pages;
+pub mod hex;
 pub mod journal;
 pub mod keccak;
+mod maps;
 pub mod rate_limit;
 pub mod reassemble;
 pub mod sds;

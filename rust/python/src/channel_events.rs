@@ -5,6 +5,7 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 use shardwire_core::channel::{self, Event, Fault, SegmentSeen as Seen};
+use shardwire_core::hex::hex;
 use shardwire_core::reassemble::Payload;
 
 use crate::fresh::new_bytes;
@@ -138,7 +139,7 @@ pub fn delivery_object(
     let send_id = delivery.send_id.as_ref();
     Ok(Delivery {
         sender_id: texts.sender(py, &delivery.sender_id),
-        message_id: hex_text(py, &delivery.payload_hash),
+        message_id: text(py, &hex(&delivery.payload_hash)),
         payload: payload_object(py, &delivery.payload)?.unbind(),
         send_id: send_id.map(|send_id| texts.send(py, send_id)),
         redelivered: delivery.redelivered,
@@ -165,11 +166,6 @@ fn message_fault(py: Python<'_>, fault: &Fault, texts: &mut Texts) -> MessageFau
         name: text(py, &fault.name),
         detail: text(py, &fault.detail),
     }
-}
-
-fn hex_text(py: Python<'_>, hash: &[u8]) -> Py<PyString> {
-    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    text(py, &digits)
 }
 
 /// A payload in one object, copied once.

@@ -3,6 +3,7 @@
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
+use shardwire_core::hex::hex;
 
 /// A field's name and value.
 pub type Field<'py> = (&'static str, Bound<'py, PyAny>);
@@ -34,10 +35,7 @@ pub trait Record {
                 Ok(bytes) if bytes.as_bytes().len() > 32 => {
                     format!("<{} bytes>", bytes.as_bytes().len())
                 }
-                Ok(bytes) if name.ends_with("hash") => {
-                    let hex = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-                    hex.collect::<String>()
-                }
+                Ok(bytes) if name.ends_with("hash") => hex(bytes.as_bytes()),
                 Ok(bytes) => format!("<{} bytes>", bytes.as_bytes().len()),
                 Err(_) => value.repr()?.to_string(),
             };

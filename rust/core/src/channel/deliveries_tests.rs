@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::deliveries::{Deliveries, Delivery, Handover, Redelivery};
 use super::records::{DELIVERY, HANDOVER, PAYLOAD, Records, Value, payload_key};
 use super::restored::RestoreError;
+use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::reassemble::Payload;
 use crate::sds::{self, Name, Octets};
@@ -280,10 +281,7 @@ fn a_delivery_without_its_payload_is_damage() {
 #[test]
 fn what_earlier_releases_stored_is_read() {
     let mut life = with_three(Redelivery::AtLeastOnce);
-    let message_id: String = keccak256(b"1")
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let message_id = hex(&keccak256(b"1"));
     let json =
         format!(r#"{{"version":1,"sender_id":"alice","send_id":"1","message_id":"{message_id}"}}"#);
     let name = (DELIVERY, 1_u64.to_be_bytes().to_vec());

@@ -46,14 +46,12 @@ pub use receiving::{Arrival, Counts};
 pub use records::{Record, RecordKey, Value, payload_key};
 pub use restored::{RestoreError, StoredRecord};
 
-use hashlink::LinkedHashMap;
-
 use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
 use crate::segment::Parameters;
 use dispatch::Dispatch;
 use receiving::Receiving;
-use records::{COMPLETED, Records, SEND};
+use records::{COMPLETED, Records, SEND, last_of_each};
 use restored::Stored;
 
 /// How the segments of a channel are read and put together.
@@ -474,18 +472,15 @@ impl Channel {
             shared.on_delivered(&key);
         }
         // A record may stand more than once: the last one counts, whatever became of it before.
-        let mut last: LinkedHashMap<(&'static str, Name), Option<sds::Value>> =
-            LinkedHashMap::new();
-        for sds::Record { kind, key, value } in self.sds.poll_persist() {
-            last.insert((kind, key), value);
-        }
+        let changes = self.sds.poll_persist();
+        let changes = last_of_each(changes, |record| (record.kind, record.key.as_bytes()));
         let sds = &self.sds;
         let is_ours = |message_id: &str, message: &[u8]| {
             let own = sds.own_message(message_id);
             own.is_some_and(|own| std::ptr::eq::<[u8]>(&**own, message))
         };
-        for ((kind, key), value) in last {
-            shared.take(sds::Record { kind, key, value }, is_ours, &mut records);
+        for record in changes {
+            shared.take(record, is_ours, &mut records);
         }
         shared.apply(|message_id| sds.needs_message(message_id), &mut records);
         for record in self.receiving.poll_completions() {
@@ -541,11 +536,6 @@ impl Channel {
     pub fn counts(&self) -> (Counts, reassemble::Stats) {
         self.receiving.counts()
     }
-}
-
-/// The hex digits of a hash.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The send id under which SDS was told of a message that is stored under the name of a rival.

@@ -13,7 +13,8 @@ use super::records::{payload_key, split_payload_key};
 use super::restored::{RestoreError, Stored, StoredSegment};
 use super::shared_bytes::{Completed, Kept, SharedBytes};
 use super::whole::WholeMessages;
-use super::{Segmentation, hex, is_rival, told_of};
+use super::{Segmentation, is_rival, told_of};
+use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::reassemble::{
     self, Change, Discard, Drop, Dropped, Lent, Limits, Outcome, Payload, Reassembler, Receipt,

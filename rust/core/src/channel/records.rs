@@ -13,8 +13,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use hashlink::LinkedHashMap;
-
+use crate::maps::HashSet;
 use crate::reassemble::Payload;
 use crate::sds::{self, Name};
 use crate::sink::Sink;
@@ -27,6 +26,9 @@ pub(super) const SEND: &str = "channel.send";
 pub(super) const DELIVERY: &str = "channel.delivery";
 pub(super) const HANDOVER: &str = "channel.handover";
 pub(super) const COMPLETED: &str = "segmentation.completed";
+
+/// Up to so many changes are compared with each other: a table of fewer costs more than it saves.
+const COMPARED_MAX: usize = 16;
 
 /// Up to which JSON objects of earlier releases are read. Version 1 has no parts of its own.
 pub(super) const SCHEMA_VERSION: u32 = 2;
@@ -133,7 +135,7 @@ impl From<Vec<u8>> for Value {
 
 /// The changes of one transaction; a later one of a record stands over an earlier one.
 #[derive(Debug, Default)]
-pub(super) struct Records(LinkedHashMap<(&'static str, RecordKey), Option<Value>>);
+pub(super) struct Records(Vec<Record>);
 
 impl Records {
     pub fn put(
@@ -142,19 +144,47 @@ impl Records {
         key: impl Into<RecordKey>,
         value: Option<impl Into<Value>>,
     ) {
-        self.0.insert((kind, key.into()), value.map(Into::into));
+        self.0.push(Record {
+            kind,
+            key: key.into(),
+            value: value.map(Into::into),
+        });
     }
 
     pub fn delete(&mut self, kind: &'static str, key: impl Into<RecordKey>) {
-        self.0.insert((kind, key.into()), None);
+        self.put(kind, key, None::<Value>);
     }
 
     pub fn into_vec(self) -> Vec<Record> {
-        let records = self.0.into_iter();
-        records
-            .map(|((kind, key), value)| Record { kind, key, value })
-            .collect()
+        last_of_each(self.0, |record| (record.kind, record.key.as_bytes()))
     }
+}
+
+/// Of all changes of a record the last one, in the order of these.
+pub(super) fn last_of_each<T>(
+    mut changes: Vec<T>,
+    name: impl Fn(&T) -> (&'static str, &[u8]),
+) -> Vec<T> {
+    let is_last: Vec<bool> = if changes.len() <= COMPARED_MAX {
+        let is_last = |at: usize| {
+            let own = name(&changes[at]);
+            changes[at + 1..].iter().all(|later| name(later) != own)
+        };
+        (0..changes.len()).map(is_last).collect()
+    } else {
+        let mut later = HashSet::default();
+        later.reserve(changes.len());
+        let from_the_end = changes
+            .iter()
+            .rev()
+            .map(|change| later.insert(name(change)));
+        let mut is_last: Vec<bool> = from_the_end.collect();
+        is_last.reverse();
+        is_last
+    };
+    let mut is_last = is_last.into_iter();
+    changes.retain(|_| is_last.next().is_some_and(|is_last| is_last));
+    changes
 }
 
 /// The key of a message: unambiguous, since it says how long the sender id is.
@@ -176,4 +206,23 @@ pub(super) fn split_payload_key(key: &[u8]) -> Option<(&str, &str)> {
         str::from_utf8(sender_id).ok()?,
         str::from_utf8(send_id).ok()?,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPARED_MAX, last_of_each};
+
+    #[test]
+    fn the_last_change_of_a_record_counts_in_its_place() {
+        for others in [0, COMPARED_MAX] {
+            let mut changes = vec![("kind", "a", 1), ("kind", "b", 2), ("other", "a", 3)];
+            changes.extend([("kind", "c", 4), ("kind", "a", 5), ("other", "a", 6)]);
+            let names: Vec<String> = (0..others).map(|number| number.to_string()).collect();
+            changes.extend(names.iter().map(|name| ("kind", &**name, 7)));
+            let kept = last_of_each(changes, |(kind, key, _)| (*kind, key.as_bytes()));
+            let kept: Vec<_> = kept.iter().map(|(_, _, value)| *value).collect();
+            assert_eq!(kept[..4], [2, 4, 5, 6]);
+            assert_eq!(kept[4..], vec![7; others]);
+        }
+    }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::references::{Part, PartsRecord, SegmentRecord, WireFormats};
 use super::restored::RestoreError;
+use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::sds::{self, Name};
 use crate::wire::sds::WireFormat as SdsWireFormat;
@@ -107,10 +108,7 @@ fn what_earlier_releases_stored_is_read() {
     let (record, own) = SegmentRecord::decode(&stored).unwrap();
     assert_eq!((record.message_id, record.serial, own), (None, 0, OWN));
 
-    let hash: String = parts()
-        .payload_hash
-        .map(|byte| format!("{byte:02x}"))
-        .concat();
+    let hash = hex(&parts().payload_hash);
     let json = format!(
         r#"{{"version":2,"message_ids":["send.0","","send.2",""],"length":1000,"payload_hash":"{hash}","sds_wire_format":"spec","segment_wire_format":"draft","own_lengths":[4,0]}}"#
     );

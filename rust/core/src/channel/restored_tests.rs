@@ -5,6 +5,7 @@ use super::tests::{
     payload, segments, settings,
 };
 use super::*;
+use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::segment::{Settings, segment};
 use crate::wire::sds::Message;
@@ -106,10 +107,7 @@ fn a_message_that_waits_under_a_damaged_key_is_not_restored() {
 
 #[test]
 fn a_hash_that_an_earlier_release_wrote_is_one_or_is_damaged() {
-    let hash: String = keccak256(b"small")
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = hex(&keccak256(b"small"));
     for (digits, is_one) in [
         (hash.clone(), true),
         (hash.to_uppercase(), true),

@@ -12,13 +12,13 @@
 //! Two messages may have one id, of which one is forged, or where ids are made of contents. What names an
 //! id has the `sds.message` record. That is the message of SDS too, unless the id has a frame.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::records::{FRAME, PARTS, PAYLOAD, Records, SEGMENT, Value, payload_key};
 use super::references::{Part, PartsRecord, SegmentRecord, WireFormats};
+use crate::maps::{HashMap, HashSet};
 use crate::reassemble::Payload;
 use crate::sds::{self, CONTENT, MESSAGE, Name, Octets};
 use crate::wire::sds::{MessageView, WireFormat as SdsWireFormat};
@@ -109,15 +109,15 @@ impl SharedBytes {
                 sds: sds_wire_format,
                 segment: segment_wire_format,
             },
-            stored: HashSet::new(),
-            uses: HashMap::new(),
+            stored: HashSet::default(),
+            uses: HashMap::default(),
             released: LinkedHashSet::new(),
             wires: LinkedHashMap::new(),
-            contents: HashMap::new(),
-            framed: HashSet::new(),
-            segments: HashMap::new(),
-            parts: HashMap::new(),
-            written: HashSet::new(),
+            contents: HashMap::default(),
+            framed: HashSet::default(),
+            segments: HashMap::default(),
+            parts: HashMap::default(),
+            written: HashSet::default(),
             changes: LinkedHashMap::new(),
             serial: 0,
             deleted_contents: Vec::new(),
@@ -553,7 +553,7 @@ impl SharedBytes {
                 .iter()
                 .flat_map(|(key, held)| held.iter().map(move |segment| (key, segment)))
         };
-        let mut uses: HashMap<Name, u32> = HashMap::new();
+        let mut uses: HashMap<Name, u32> = HashMap::default();
         let of_segments = segments().filter_map(|(_, segment)| segment.message_id.as_ref());
         for name in of_segments.chain(self.parts.values().flatten()) {
             *uses.entry(name.clone()).or_default() += 1;

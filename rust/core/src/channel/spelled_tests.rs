@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::tests::*;
 use super::*;
 use crate::crc32::crc32;
+use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::sds::{MessageIdRule, Octets};
 use crate::wire::sds::Message;

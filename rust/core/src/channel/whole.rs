@@ -1,14 +1,14 @@
 //! Whole messages until SDS releases them.
 
-use std::collections::HashMap;
-#[cfg(debug_assertions)]
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::records::{payload_key, split_payload_key};
 use super::shared_bytes::{Completed, SharedBytes};
 use super::{is_rival, told_of};
 use crate::keccak::keccak256;
+use crate::maps::HashMap;
+#[cfg(debug_assertions)]
+use crate::maps::HashSet;
 use crate::reassemble::Payload;
 #[cfg(debug_assertions)]
 use crate::sds::Machine;

@@ -7,6 +7,7 @@ use super::set::{Geometry, Key, SetId, key_of};
 use super::tail::{End, find_length};
 use super::work::Work;
 use super::{Discard, Drop, Outcome, Reassembler, Receipt};
+use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Segment, Slot};
 
@@ -321,5 +322,5 @@ fn counts_of(geometry: &Geometry) -> String {
 
 /// The first bytes of a hash, as logs show it.
 pub(super) fn prefix_of(hash: &[u8; HASH_LENGTH]) -> String {
-    hash[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash[..4])
 }

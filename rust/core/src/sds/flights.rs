@@ -1,8 +1,6 @@
 //! Messages on their way: what ephemeral ones wait, what has no answer, and which ids come next.
 
-use std::collections::{HashMap, VecDeque};
-
-use hashlink::DefaultHashBuilder;
+use std::collections::VecDeque;
 
 use super::config::{Config, MessageIdRule, Randomness};
 use super::events::{Transmit, TransmitKind};
@@ -12,6 +10,7 @@ use super::log::EntryRef;
 use super::name::Name;
 use super::octets::Octets;
 use super::outgoing::ContentRef;
+use crate::maps::HashMap;
 
 /// Tags, lengths and scalars of one message, at most.
 const MESSAGE_FRAME_BYTES: usize = 48;
@@ -33,7 +32,7 @@ pub struct Transmission {
     pub(super) header_budget: usize,
     /// Send, message id and content of ephemeral messages that wait.
     pub ephemerals: VecDeque<(Name, Name, Octets)>,
-    pub(super) in_flight: HashMap<u64, Flight, DefaultHashBuilder>,
+    pub(super) in_flight: HashMap<u64, Flight>,
     transmit_count: u64,
     /// Whether the last content to leave had left before.
     pub(super) again_left: bool,

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::config::MessageIdRule;
 use super::name::Name;
+use crate::hex::{hex, push_hex};
 use crate::wire::sds::HistoryEntry;
 
 /// Longer ids are those of no known peer: what carries one is dropped, so that no peer decides how
@@ -178,17 +179,7 @@ pub fn message_ids_of(
 
 /// The hex SHA-256 of a content, as @waku/sds calls it.
 pub fn sha256_id(content: &[u8]) -> Name {
-    let mut text = String::with_capacity(64);
-    push_hex(&mut text, &Sha256::digest(content));
-    Name::from(text)
-}
-
-fn push_hex(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(digit), 16).expect("below 16"));
-        }
-    }
+    Name::from(hex(&Sha256::digest(content)))
 }
 
 /// Tags and lengths around the strings of one history entry, at most.

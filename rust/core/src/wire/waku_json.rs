@@ -548,7 +548,7 @@ mod tests {
         let text = engine::general_purpose::STANDARD.encode(bytes);
         assert!(text.starts_with("0x"), "{text}");
         assert_eq!(decode_hash(&text), Some(bytes));
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = crate::hex::hex(&bytes);
         assert_eq!(decode_hash(&hex), Some(bytes));
         assert_eq!(decode_hash(&format!("0x{hex}")), Some(bytes));
         for wrong in [

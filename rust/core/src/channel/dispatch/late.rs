@@ -1,7 +1,8 @@
 //! Messages for which there was no place in the epoch: first in the next.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
+use crate::maps::HashSet;
 use crate::sds::{Kinds, Name, Transmit, TransmitKind};
 
 /// In the order in which they came back; nothing of a send leaves before its first content.

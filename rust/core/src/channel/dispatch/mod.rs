@@ -33,7 +33,6 @@ mod withdrawal_tests;
 
 #[cfg(debug_assertions)]
 use std::collections::BTreeSet;
-use std::collections::{HashMap, HashSet};
 
 pub use allowance::{Allowance, DropReason};
 pub use flights::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
@@ -41,6 +40,7 @@ pub use outcomes::Failure;
 
 #[cfg(debug_assertions)]
 use crate::channel::own::OwnSends;
+use crate::maps::{HashMap, HashSet};
 #[cfg(debug_assertions)]
 use crate::sds::Machine;
 use crate::sds::{Config, Kinds, Name, TransmitKind};
@@ -111,9 +111,9 @@ impl Dispatch {
             unanswered: Unanswered::default(),
             ephemerals: Ephemerals::default(),
             late: Late::default(),
-            uncounted: HashSet::new(),
+            uncounted: HashSet::default(),
             announced_failures: 0,
-            failures_by_send: HashMap::new(),
+            failures_by_send: HashMap::default(),
             looked_ms: monotonic_ms,
             counts: DispatchCounts::default(),
         }

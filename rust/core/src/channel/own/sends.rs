@@ -1,6 +1,6 @@
 //! The table of our sends.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
@@ -8,6 +8,7 @@ use hashlink::{LinkedHashMap, LinkedHashSet};
 use super::send::{OutcomeKind, OwnSend, Stage};
 use super::told::{Chunks, Kind, Listened, Outcome, Told};
 use crate::channel::restored::RestoreError;
+use crate::maps::HashMap;
 use crate::sds::{DeliveredWhen, Name};
 
 /// Settled sends that are remembered, so that the application may ask for one and a late acknowledgement
@@ -48,7 +49,7 @@ impl OwnSends {
             listened: Listened::default(),
             sends: LinkedHashMap::new(),
             settled: LinkedHashSet::new(),
-            send_ids: HashMap::new(),
+            send_ids: HashMap::default(),
             unsent: LinkedHashSet::new(),
             changed: BTreeSet::new(),
             told: Vec::new(),

@@ -5,10 +5,9 @@
 //! every content under an id is taken, the later ones beside the log: they are handed up, and
 //! released as soon as their message is whole.
 
-use std::collections::HashMap;
-
 use hashlink::LinkedHashSet;
 
+use crate::maps::HashMap;
 use crate::sds::config::Config;
 use crate::sds::ids::{rival_name, rival_of};
 use crate::sds::log::{EntryRef, Log};
@@ -47,7 +46,7 @@ impl Rivals {
             wire_format: config.wire_format,
             names_max: config.missing_messages_max,
             taken: LinkedHashSet::new(),
-            by_id: HashMap::new(),
+            by_id: HashMap::default(),
             changed: LinkedHashSet::new(),
         }
     }

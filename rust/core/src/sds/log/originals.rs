@@ -1,12 +1,13 @@
 //! Messages kept as they came or left, to answer repair requests with.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use hashlink::LinkedHashSet;
 
 use super::entry::{Entry, EntryRef};
 use super::kept::Kept;
 use super::packed::{PACKED_BYTES_MAX, Pages};
+use crate::maps::HashMap;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::queue;

@@ -1,11 +1,9 @@
 //! Who acknowledged what of one send of ours.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use hashlink::DefaultHashBuilder;
-
 use super::ordinals::Ordinals;
+use crate::maps::HashMap;
 
 /// Participants whose acknowledgements one send keeps.
 pub const PARTICIPANTS_PER_SEND_MAX: usize = 1_000;
@@ -17,12 +15,8 @@ const FEW: usize = 8;
 pub struct Acknowledged {
     /// In the order in which they spoke first.
     shares: Vec<Share>,
-    /// The place of each, once they are many.
-    #[expect(
-        clippy::box_collection,
-        reason = "most sends have none, and so no room for one"
-    )]
-    places: Option<Box<HashMap<Arc<str>, usize, DefaultHashBuilder>>>,
+    /// The place of each, once they are many: most sends have none, and so no room for one.
+    places: Option<Box<HashMap<Arc<str>, usize>>>,
     complete: usize,
 }
 

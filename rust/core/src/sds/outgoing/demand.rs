@@ -1,9 +1,9 @@
 //! Parity on demand: how many more contents of a send its receivers need, whichever those are.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::acknowledged::PARTICIPANTS_PER_SEND_MAX;
+use crate::maps::HashMap;
 
 /// So many inquiries go out before one content does, where nobody says what is missing.
 const INQUIRIES_MAX: u32 = 2;
@@ -69,8 +69,8 @@ impl Demand {
             scheduled,
             left_ms: 0,
             asked_ms: 0,
-            lacking: HashMap::new(),
-            named_ms: HashMap::new(),
+            lacking: HashMap::default(),
+            named_ms: HashMap::default(),
             silent_rounds: 0,
             inquiries: 0,
             has_news: false,

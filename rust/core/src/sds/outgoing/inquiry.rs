@@ -1,9 +1,9 @@
 //! Asking before repeating: a lost acknowledgement is no reason to send all of a message again.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::acknowledged::PARTICIPANTS_PER_SEND_MAX;
+use crate::maps::HashMap;
 
 /// A send of no more contents than this is repeated as it is.
 const REPEATED_MAX: usize = 8;

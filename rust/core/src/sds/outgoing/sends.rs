@@ -1,6 +1,6 @@
 //! Sends of this participant by their ids, and their contents by theirs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::ops::{Index, IndexMut};
 
@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use hashlink::DefaultHashBuilder;
 
 use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
+use crate::maps::HashMap;
 use crate::sds::ids::split_content_bytes;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
@@ -23,7 +24,7 @@ pub struct Sends {
     hasher: DefaultHashBuilder,
     by_send_id: HashTable<(u32, OutgoingRef)>,
     /// Contents whose ids do not name their send and place.
-    by_id: HashMap<Name, ContentRef, DefaultHashBuilder>,
+    by_id: HashMap<Name, ContentRef>,
 }
 
 /// Room that the order may take beyond twice the sends before what was forgotten is dropped.

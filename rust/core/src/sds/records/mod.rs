@@ -28,12 +28,11 @@ pub(crate) mod fields;
 mod read;
 mod write;
 
-use std::collections::HashSet;
-
 pub use read::RestoreError;
 
 use super::name::Name;
 use super::octets::Octets;
+use crate::maps::HashSet;
 
 /// What the records of this release begin with.
 pub const VERSION: u8 = 3;

@@ -1,8 +1,9 @@
 //! What is answered for others, and when.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::rules::REPAIR_BUFFER_MAX;
+use crate::maps::HashMap;
 use crate::sds::name::Name;
 use crate::wire::sds::HistoryEntry;
 

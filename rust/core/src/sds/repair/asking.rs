@@ -1,8 +1,6 @@
 //! What we ask the channel for: messages that are missing (SDS, SDS-Repair: the outgoing repair buffer).
 
-#[cfg(debug_assertions)]
-use std::collections::HashSet;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashlink::LinkedHashMap;
@@ -11,6 +9,9 @@ use super::requests::{Haste, Request, RequestBuffer};
 #[cfg(debug_assertions)]
 use super::rules::REPAIR_BUFFER_MAX;
 use super::rules::request_offset_ms;
+use crate::maps::HashMap;
+#[cfg(debug_assertions)]
+use crate::maps::HashSet;
 use crate::sds::config::Config;
 use crate::sds::ids::entry_bytes_max;
 use crate::sds::name::Name;
@@ -90,7 +91,7 @@ impl Asking {
             requests: RequestBuffer::default(),
             sync_not_before_ms: 0,
             patient_not_before_ms: 0,
-            asked: HashMap::new(),
+            asked: HashMap::default(),
             silent: Vec::new(),
         }
     }

@@ -1,12 +1,13 @@
 //! What is asked for, and when: a fair share of the requests that leave for each participant that
 //! names what is missing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::rules::REPAIR_BUFFER_MAX;
+use crate::maps::HashMap;
 use crate::sds::name::Name;
 use crate::wire::sds::HistoryEntry;
 
