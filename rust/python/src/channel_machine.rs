@@ -129,7 +129,7 @@ impl ChannelMachine {
         let records = read.iter().map(|(kind, key, value)| -> StoredRecord<'_> {
             (&**kind, key.as_bytes(), octets(value.clone()))
         });
-        let (now, rng) = (now.get().into(), Box::new(PythonRandom(rng)));
+        let (now, rng) = (now.get().into(), Box::new(PythonRandom::new(py, rng)));
         let channel = Channel::new(
             channel_id,
             sender_id,

@@ -55,8 +55,8 @@ impl MessageChannel {
         header_bytes_max: HeaderBytesMax,
         delivered_when: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyClassInitializer<Self>> {
+        let rng = Box::new(PythonRandom::new(config.py(), rng.0));
         let config = config_of(config, sync, header_bytes_max.0, delivered_when)?;
-        let rng = Box::new(PythonRandom(rng.0));
         let machine = Machine::new(&channel_id, &sender_id, config, now.into(), rng);
         Ok(MessageChannel::holding(machine.map_err(Error::from)?))
     }
@@ -94,7 +94,7 @@ impl MessageChannel {
                 item?.extract()?;
             read.push((kind, Name::from_wire(key.as_bytes()), octets(value)));
         }
-        let rng = Box::new(PythonRandom(rng.0));
+        let rng = Box::new(PythonRandom::new(py, rng.0));
         let records = read
             .iter()
             .map(|(kind, key, value)| (kind.as_str(), key.clone(), value.clone()));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import sys
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,51 @@ def sync_due_ms(alice: MessageChannel) -> int:
     due_ms = alice.inspect()["sync_due_ms"]
     assert due_ms is not None
     return due_ms
+
+
+def of_system() -> MessageChannel:
+    sync = replace(LOGOS.sync, sync_min_interval_ms=INTERVAL_MS, acknowledgement_sync=False)
+    return MessageChannel("room", "alice", LOGOS.sds, sync, now=at(0), rng=random.SystemRandom())
+
+
+def send_one(alice: MessageChannel, number: int) -> None:
+    alice.send(f"{number:032x}", [b"content"], at(0), contents_needed=1)
+    while alice.poll_transmit(at(0)) is not None:
+        pass
+
+
+@pytest.mark.parametrize(("bits", "share"), [(0, 0.0), (1 << 62, 0.25), ((1 << 64) - 1, 1.0)])
+def test_the_system_is_asked_for_many_shares_at_once(monkeypatch: pytest.MonkeyPatch, bits: int, share: float) -> None:
+    asked: list[int] = []
+
+    def randbytes(size: int) -> bytes:
+        asked.append(size)
+        return bits.to_bytes(8, sys.byteorder) * (size // 8)
+
+    monkeypatch.setattr(random.SystemRandom, "randbytes", staticmethod(randbytes))
+    alice = of_system()
+    assert sync_due_ms(alice) == round(share * INTERVAL_MS)
+    for number in range(20):
+        send_one(alice, number)
+    assert asked == [64 * 8]
+
+
+def test_no_share_of_the_system_is_drawn_twice() -> None:
+    assert len({sync_due_ms(of_system()) for _ in range(50)}) > 40
+    alice = of_system()
+    due_ms = set()
+    for number in range(100):
+        send_one(alice, number)
+        due_ms.add(sync_due_ms(alice))
+    assert len(due_ms) > 80
+
+
+def test_a_system_without_randomness_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def randbytes(size: int) -> bytes:
+        raise NotImplementedError("no source of randomness")
+
+    monkeypatch.setattr(random.SystemRandom, "randbytes", staticmethod(randbytes))
+    assert sync_due_ms(of_system()) == INTERVAL_MS // 2
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.75, 0.999])
