@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from shardwire.errors import ConfigError
 
+# What `draw_arrivals` takes, and how much of a generator one of them is.
+_ARRIVAL_VARIATES = 8
+_VARIATE_BITS = 64
+_AT_ONCE = ((0, False),)
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkConditions:
@@ -52,6 +57,10 @@ class NetworkConditions:
 
         Takes the same number of variates whatever the outcome, so that a change of one share moves nothing else.
         """
+        if not (self.loss or self.duplicate or self.reorder or self.delay_ms[1]):
+            # Nothing is left to chance: all variates at once.
+            rng.getrandbits(_ARRIVAL_VARIATES * _VARIATE_BITS)
+            return _AT_ONCE
         draw = rng.random
         lost = draw() < self.loss
         twice = draw() < self.duplicate

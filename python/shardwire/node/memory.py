@@ -48,6 +48,8 @@ class Outgoing:
     timestamp_ns: int
     message_hash: bytes
     size_bytes: int
+    # As those who get it do.
+    message: MessageReceived
 
 
 class Surroundings(Protocol):
@@ -330,7 +332,8 @@ class MemoryNode(Lifetime):
             timestamp_ns=timestamp_ns,
         )
         request_id = self._network.next_request_id(self)
-        return Outgoing(request_id, envelope, pubsub_topic, timestamp_ns, name, size_bytes)
+        message = MessageReceived(envelope, name, timestamp_ns)
+        return Outgoing(request_id, envelope, pubsub_topic, timestamp_ns, name, size_bytes, message)
 
     def _transmit(self, outgoing: Outgoing) -> None:
         stored = self._network.transmit(self, outgoing)
@@ -338,7 +341,7 @@ class MemoryNode(Lifetime):
         if stored:
             events.append(MessageSent(outgoing.request_id, outgoing.message_hash))
         if self.hears(outgoing.pubsub_topic, outgoing.envelope.content_topic):
-            events.append(MessageReceived(outgoing.envelope, outgoing.message_hash, outgoing.timestamp_ns))
+            events.append(outgoing.message)
         self._streams.put_soon(*events)
 
     def _wait_for_connection(self, outgoing: Outgoing) -> None:

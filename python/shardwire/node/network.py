@@ -13,7 +13,7 @@ from shardwire.node.clock import Clock, check_clock, running_clock
 from shardwire.node.conditions import NetworkConditions
 from shardwire.node.inbox import Transit
 from shardwire.node.memory import MemoryNode, Outgoing
-from shardwire.node.protocol import MessageReceived, NodeConfig, StorePage, StoreQuery
+from shardwire.node.protocol import NodeConfig, StorePage, StoreQuery
 from shardwire.node.store import MessageStore
 from shardwire.node.trace import Fate, Trace, TraceEntry, TraceRecord
 
@@ -212,8 +212,7 @@ class MemoryNetwork:
 
     def transmit(self, sender: MemoryNode, outgoing: Outgoing) -> bool:
         """Carries an envelope to everyone in reach; whether the store took it."""
-        envelope = outgoing.envelope
-        message = MessageReceived(envelope, outgoing.message_hash, outgoing.timestamp_ns)
+        envelope, message = outgoing.envelope, outgoing.message
         fates: list[Fate] = []
         entry = TraceEntry(
             self.clock.epoch_ns(),

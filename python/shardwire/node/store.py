@@ -14,8 +14,8 @@ from shardwire.node.protocol import MessageEnvelope, StoredMessage, StorePage, S
 PAGE_SIZE_MAX = 100
 HASH_BYTES = 32
 
-# Orders messages as 13/WAKU2-STORE does: by timestamp, then by hash.
-_Place = tuple[int, bytes]
+# A message that is stored. Orders them as 13/WAKU2-STORE does: by timestamp, then by hash.
+_Stored = tuple[int, bytes, MessageEnvelope]
 _AFTER_EVERY_HASH = b"\xff" * (HASH_BYTES + 1)
 
 
@@ -31,19 +31,16 @@ class MessageStore:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._by_hash: dict[bytes, StoredMessage] = {}
-        # The same without their data: a query that wants only hashes is answered with hundreds of them.
-        self._bare: dict[bytes, StoredMessage] = {}
-        self._by_topic: dict[str, list[_Place]] = {}
+        self._by_hash: dict[bytes, _Stored] = {}
+        self._by_topic: dict[str, list[_Stored]] = {}
         self._arrivals: deque[bytes] = deque()
 
     def add(self, message_hash: bytes, timestamp_ns: int, envelope: MessageEnvelope) -> None:
         """Stores a message; one that is here already changes nothing."""
         if message_hash in self._by_hash:
             return
-        self._by_hash[message_hash] = StoredMessage(message_hash, timestamp_ns, envelope)
-        self._bare[message_hash] = StoredMessage(message_hash, timestamp_ns)
-        insort(self._by_topic.setdefault(envelope.content_topic, []), (timestamp_ns, message_hash))
+        stored = self._by_hash[message_hash] = (timestamp_ns, message_hash, envelope)
+        insort(self._by_topic.setdefault(envelope.content_topic, []), stored)
         self._arrivals.append(message_hash)
         self._bytes += len(envelope.payload)
         while len(self._by_hash) > self._messages_max or self._bytes > self._bytes_max:
@@ -59,15 +56,18 @@ class MessageStore:
         if query.page_size < 1:
             raise ConfigError(f"StoreQuery.page_size is {query.page_size}: it must be at least 1")
         page_size = min(query.page_size, PAGE_SIZE_MAX)
-        places = self._places_by_hash(query) if query.message_hashes else self._places_by_topic(query)
-        page = list(islice(places, page_size + 1))
+        found = self._find_by_hash(query) if query.message_hashes else self._find_by_topic(query)
+        page = list(islice(found, page_size + 1))
         more = len(page) > page_size
         del page[page_size:]
         cursor = page[-1][1] if more else None
         if not query.forward:
             page.reverse()
-        messages = self._by_hash if query.include_data else self._bare
-        return StorePage(tuple([messages[message_hash] for _, message_hash in page]), cursor)
+        messages = [
+            StoredMessage(message_hash, timestamp_ns, envelope if query.include_data else None)
+            for timestamp_ns, message_hash, envelope in page
+        ]
+        return StorePage(tuple(messages), cursor)
 
     def __len__(self) -> int:
         return len(self._by_hash)
@@ -76,16 +76,16 @@ class MessageStore:
         return message_hash in self._by_hash
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        return iter(list(self._by_hash.values()))
+        stored = [
+            StoredMessage(name, timestamp_ns, envelope) for timestamp_ns, name, envelope in self._by_hash.values()
+        ]
+        return iter(stored)
 
-    def _place(self, message_hash: bytes) -> _Place:
-        return (self._by_hash[message_hash].timestamp_ns, message_hash)
+    def _find_by_hash(self, query: StoreQuery) -> Iterator[_Stored]:
+        names = dict.fromkeys(query.message_hashes)
+        return self._from_cursor([sorted([self._by_hash[name] for name in names if name in self._by_hash])], query)
 
-    def _places_by_hash(self, query: StoreQuery) -> Iterator[_Place]:
-        places = sorted({self._place(name) for name in query.message_hashes if name in self._by_hash})
-        return self._from_cursor([places], query)
-
-    def _places_by_topic(self, query: StoreQuery) -> Iterator[_Place]:
+    def _find_by_topic(self, query: StoreQuery) -> Iterator[_Stored]:
         topics = query.content_topics or tuple(self._by_topic)
         runs = []
         for topic in dict.fromkeys(topics):
@@ -97,11 +97,11 @@ class MessageStore:
             runs.append(run[start:end] if start or end < len(run) else run)
         return self._from_cursor(runs, query)
 
-    def _from_cursor(self, runs: list[list[_Place]], query: StoreQuery) -> Iterator[_Place]:
+    def _from_cursor(self, runs: list[list[_Stored]], query: StoreQuery) -> Iterator[_Stored]:
         if query.cursor is not None:
             if query.cursor not in self._by_hash:
                 raise NodeError("StoreQuery.cursor names no message of this store: begin again without a cursor")
-            place = self._place(query.cursor)
+            place = self._by_hash[query.cursor]
             if query.forward:
                 runs = [run[bisect_right(run, place) :] for run in runs]
             else:
@@ -114,10 +114,8 @@ class MessageStore:
         return merge(*(reversed(run) for run in runs), reverse=True)
 
     def _forget(self, message_hash: bytes) -> None:
-        message = self._by_hash.pop(message_hash)
-        del self._bare[message_hash]
-        if message.envelope is None:
-            return
-        run = self._by_topic[message.envelope.content_topic]
-        del run[bisect_left(run, (message.timestamp_ns, message_hash))]
-        self._bytes -= len(message.envelope.payload)
+        stored = self._by_hash.pop(message_hash)
+        envelope = stored[2]
+        run = self._by_topic[envelope.content_topic]
+        del run[bisect_left(run, stored)]
+        self._bytes -= len(envelope.payload)
