@@ -77,7 +77,7 @@ class Commits:
         """Makes durable what was added, waiting for that where it takes a thread."""
         if not self._uncommitted:
             return
-        since_ms = self._clock.monotonic_ms()
+        since_ms = self._begin()
         try:
             await self._writer.commit(self._uncommitted)
         except BaseException as error:
@@ -89,7 +89,7 @@ class Commits:
         """As `commit`, for a writer that is immediate."""
         if not self._uncommitted:
             return
-        since_ms = self._clock.monotonic_ms()
+        since_ms = self._begin()
         try:
             self._writer.commit_at_once(self._uncommitted)
         except BaseException as error:
@@ -105,10 +105,13 @@ class Commits:
         for collected in unfinished:
             self._carry_out(collected)
 
-    def _on_committed(self, since_ms: int) -> None:
-        meter = self._engine.meter
-        if meter:
-            meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
+    def _begin(self) -> int | None:
+        """When a commit begins, where somebody asks how long it takes."""
+        return self._clock.monotonic_ms() if self._engine.meter.observers else None
+
+    def _on_committed(self, since_ms: int | None) -> None:
+        if since_ms is not None:
+            self._engine.meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
         self.failures = 0
 
     def _on_raised(self, error: BaseException) -> None:

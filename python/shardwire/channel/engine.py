@@ -152,7 +152,7 @@ class Engine:
         if self._timeline:
             for arrival in arrivals:
                 self._timeline.note_arrival(arrival.data, now.epoch_ms)
-        kept = self.machine.handle_messages(arrivals, now, observed=bool(self._timeline) or bool(self.meter))
+        kept = self.machine.handle_messages(arrivals, now, observed=bool(self._timeline or self.meter.observers))
         self._settle(now)
         return kept
 
@@ -229,7 +229,7 @@ class Engine:
             self.collect_changes(), accepted, self._events, self._settlements, transmits, self._missing, delivery
         )
         self._events, self._settlements, self._missing = [], [], []
-        if self.meter:
+        if self.meter.observers:
             self.meter.on_collected(collected, now)
         return collected
 
@@ -243,7 +243,7 @@ class Engine:
     def begin_delivery(self, may_hand_over: Callable[[], bool], now: Now) -> Delivery | None:
         """The next message for the application, where it takes one now: to be handed over once that is durable."""
         delivery = self.machine.begin_delivery() if may_hand_over() else None
-        if delivery is not None and self.meter:
+        if delivery is not None and self.meter.observers:
             self.meter.on_delivery(delivery, now)
         return delivery
 
@@ -251,7 +251,8 @@ class Engine:
         self.notices.review_reach(self.machine)
         self._events += self.own_sends.poll_events()
         for part in (self._limit_notices, self.notices):
-            self._events += [(event, None) for event in part.poll_events()]
+            if told := part.poll_events():
+                self._events += [(event, None) for event in told]
         if self._irretrievable:
             (first, *others), self._irretrievable = self._irretrievable, []
             self._events.append((IrretrievableMessageEvent(first, tuple(others)), None))
@@ -264,8 +265,9 @@ class Engine:
             self._changes.clear()
             return _NOTHING
         beside = self.quota.poll_persist()
-        beside.update(self._changes)
-        self._changes.clear()
+        if self._changes:
+            beside.update(self._changes)
+            self._changes.clear()
         return self.machine.poll_persist(beside or None)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:

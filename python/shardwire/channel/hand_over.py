@@ -54,7 +54,7 @@ class HandOver:
             self._next = following = loop.create_future()
             self._driver.apply(self._go_on)
             delivery = await following
-            since_ms = self._clock.monotonic_ms() if meter else None
+            since_ms = self._clock.monotonic_ms() if meter.observers else None
             event = MessageReceivedEvent(
                 delivery.payload, delivery.sender_id, delivery.message_id, delivery.redelivered
             )

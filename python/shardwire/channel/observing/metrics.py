@@ -43,29 +43,30 @@ MeasurementObserver = Callable[[Measurement], None]
 
 
 class Meter:
-    """The observers of one channel's measurements; while there are none, nothing is measured."""
+    """The observers of one channel's measurements; while there are none, nothing is measured.
+
+    Attributes:
+        observers: Those there are.
+    """
 
     def __init__(self) -> None:
-        self._observers: list[MeasurementObserver] = []
+        self.observers: list[MeasurementObserver] = []
         # Send id -> when `send` was called, and whether an acknowledgement came.
         self._sends: OrderedDict[str, tuple[int, bool]] = OrderedDict()
 
-    def __bool__(self) -> bool:
-        return bool(self._observers)
-
     def observe(self, observer: MeasurementObserver) -> Callable[[], None]:
         """Adds an observer; the returned function removes it."""
-        self._observers.append(observer)
+        self.observers.append(observer)
 
         def remove() -> None:
-            if observer in self._observers:
-                self._observers.remove(observer)
+            if observer in self.observers:
+                self.observers.remove(observer)
 
         return remove
 
     def record(self, name: MetricName, value: int) -> None:
         measurement = Measurement(name, value)
-        tell(self._observers, measurement, "metrics", logger)
+        tell(self.observers, measurement, "metrics", logger)
 
     def on_commit(self, changes: ChangedRecords, elapsed_ms: int) -> None:
         self.record("commit_ms", elapsed_ms)
@@ -93,7 +94,7 @@ class Meter:
 
     def on_registered(self, send_id: str, size_bytes: int, submitted_ms: int) -> None:
         """A message is on its way; `send` was called at this monotonic time."""
-        if self:
+        if self.observers:
             self.record("message_size_bytes", size_bytes)
             self._sends[send_id] = (submitted_ms, False)
             if len(self._sends) > FOLLOWED_SENDS_MAX:
