@@ -169,7 +169,7 @@ def crc32(data: Buffer, before: int = 0, /) -> int:
 class ChangedRecords(Mapping[_RecordName, bytes | None]):
     """What one commit changes of what a channel stores: values by name, and None for what is deleted.
 
-    Values stay where the core has them until one is asked for.
+    Values stay where the core has them until one is asked for. Threads may share one.
     """
 
     def __new__(cls, records: dict[_RecordName, bytes | None] | None = None) -> Self: ...
@@ -210,6 +210,9 @@ class RecordTable:
     def __len__(self) -> int: ...
     def apply(self, changes: ChangedRecords, places: Mapping[_RecordName, _Place] | None = None) -> None:
         """Applies changes, some values of which lie apart."""
+
+    def take(self, changes: ChangedRecords) -> None:
+        """As `apply`, and leaves nothing in `changes`: nothing is copied."""
 
     def apply_row(self, head: Buffer, values: Buffer) -> bool:
         """Applies the row of a journal; False, and nothing is done, where it is none."""

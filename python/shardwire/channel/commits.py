@@ -77,25 +77,25 @@ class Commits:
         """Makes durable what was added, waiting for that where it takes a thread."""
         if not self._uncommitted:
             return
-        since_ms = self._begin()
+        begun = self._begin()
         try:
             await self._writer.commit(self._uncommitted)
         except BaseException as error:
             self._on_raised(error)
         else:
-            self._on_committed(since_ms)
+            self._on_committed(begun)
 
     def commit_at_once(self) -> None:
         """As `commit`, for a writer that is immediate."""
         if not self._uncommitted:
             return
-        since_ms = self._begin()
+        begun = self._begin()
         try:
             self._writer.commit_at_once(self._uncommitted)
         except BaseException as error:
             self._on_raised(error)
         else:
-            self._on_committed(since_ms)
+            self._on_committed(begun)
 
     def carry_out(self) -> None:
         """Everything that is durable now: nothing where the last commit failed."""
@@ -105,13 +105,16 @@ class Commits:
         for collected in unfinished:
             self._carry_out(collected)
 
-    def _begin(self) -> int | None:
-        """When a commit begins, where somebody asks how long it takes."""
-        return self._clock.monotonic_ms() if self._engine.meter.observers else None
+    def _begin(self) -> tuple[int, int] | None:
+        """How large a commit is and when it begins, where somebody measures that."""
+        if not self._engine.meter.observers:
+            return None
+        return self._uncommitted.value_bytes, self._clock.monotonic_ms()
 
-    def _on_committed(self, since_ms: int | None) -> None:
-        if since_ms is not None:
-            self._engine.meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
+    def _on_committed(self, begun: tuple[int, int] | None) -> None:
+        if begun is not None:
+            value_bytes, since_ms = begun
+            self._engine.meter.on_commit(value_bytes, self._clock.monotonic_ms() - since_ms)
         self.failures = 0
 
     def _on_raised(self, error: BaseException) -> None:

@@ -50,8 +50,15 @@ class MemoryPersistence:
         prefixes, changed = list(changes.deleted_prefixes), ChangedRecords(dict(changes.records.items()))
         self.apply(channel_id, changed, prefixes)
 
-    def apply(self, channel_id: str, changed: ChangedRecords, deleted_prefixes: Collection[RecordName] = ()) -> None:
-        """As `commit`, of changes in the form in which a channel has them.
+    def apply(
+        self,
+        channel_id: str,
+        changed: ChangedRecords,
+        deleted_prefixes: Collection[RecordName] = (),
+        *,
+        taking: bool = False,
+    ) -> None:
+        """As `commit`, of changes in the form in which a channel has them; with `taking` it leaves none of them there.
 
         Raises:
             PersistenceError: This object is closed.
@@ -63,7 +70,10 @@ class MemoryPersistence:
                 records = self._channels[channel_id] = RecordTable()
             for kind, prefix in deleted_prefixes:
                 records.delete_prefix(kind, prefix)
-            records.apply(changed)
+            if taking:
+                records.take(changed)
+            else:
+                records.apply(changed)
 
     def close(self) -> None:
         """Refuses further calls; what is stored is gone."""

@@ -1,7 +1,7 @@
 //! What is stored of a channel, on its way to where it is kept: `_native.pyi`, "Stored records".
 
 use std::borrow::Cow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
@@ -20,6 +20,7 @@ use crate::lent_bytes::{octets, value_object};
 
 /// Its kind and key.
 type Name = (Cow<'static, str>, RecordKey);
+type Changed = (Name, Option<Value>);
 type NameObject<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>);
 /// Where a value lies: its first byte, its bytes as they are stored, their checksum.
 type PlaceNumbers = (u64, u64, u32);
@@ -27,8 +28,9 @@ type PlaceNumbers = (u64, u64, u32);
 #[documented]
 #[pyclass(frozen, mapping, module = "shardwire._native")]
 pub struct ChangedRecords {
-    /// Of one record the last counts.
-    records: Vec<(Name, Option<Value>)>,
+    /// Of one record the last counts. Whoever reads them has them for itself: no object is made while others
+    /// wait for the lock.
+    records: Mutex<Arc<Vec<Changed>>>,
     /// All of them as objects, once somebody asked for one.
     dict: PyOnceLock<Py<PyDict>>,
 }
@@ -44,11 +46,25 @@ impl From<Vec<sds::Record>> for ChangedRecords {
 }
 
 impl ChangedRecords {
-    fn new(records: Vec<(Name, Option<Value>)>) -> Self {
+    fn new(records: Vec<Changed>) -> Self {
         ChangedRecords {
-            records,
+            records: Mutex::new(Arc::new(records)),
             dict: PyOnceLock::new(),
         }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Arc<Vec<Changed>>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn records(&self) -> Arc<Vec<Changed>> {
+        Arc::clone(&self.locked())
+    }
+
+    /// All of them, of which none is left.
+    fn take(&self) -> Vec<Changed> {
+        let records = std::mem::take(&mut *self.locked());
+        Arc::unwrap_or_clone(records)
     }
 
     /// Those of the core, and those of its owner.
@@ -70,7 +86,7 @@ impl ChangedRecords {
     fn dict<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyDict>> {
         let dict = self.dict.get_or_try_init(py, || {
             let dict = PyDict::new(py);
-            for (name, value) in &self.records {
+            for (name, value) in &*self.records() {
                 let value = value.as_ref().map(|value| object(py, value));
                 dict.set_item(name_object(py, name), value.transpose()?)?;
             }
@@ -90,7 +106,7 @@ impl ChangedRecords {
     }
 
     fn __bool__(&self) -> bool {
-        !self.records.is_empty()
+        !self.locked().is_empty()
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -149,13 +165,14 @@ impl ChangedRecords {
 
     #[getter]
     fn value_bytes(&self) -> usize {
-        let values = self.records.iter().filter_map(|(_, value)| value.as_ref());
+        let records = self.records();
+        let values = records.iter().filter_map(|(_, value)| value.as_ref());
         values.map(Value::len).sum()
     }
 
     fn merged(&self, later: &ChangedRecords) -> Self {
         let mut table = Table::new(true);
-        for (name, value) in self.records.iter().chain(&later.records) {
+        for (name, value) in self.records().iter().chain(&*later.records()) {
             table.change(name.clone(), value.clone());
         }
         ChangedRecords::new(table.into_iter().collect())
@@ -175,7 +192,7 @@ impl ChangedRecords {
         let too_long =
             || Error::Stored("a record is longer than a row of the journal can be".into());
         let mut body = Body::default();
-        for (name, value) in &self.records {
+        for (name, value) in &*self.records() {
             let (kind, key) = (&*name.0, name.1.as_bytes());
             let done = match (place_of(py, places, name)?, value) {
                 (Some(place), _) => {
@@ -227,20 +244,29 @@ impl RecordTable {
         changes: &Bound<'_, ChangedRecords>,
         places: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
+        let records = changes.get().records();
         let mut kept = Vec::new();
         if places.is_some() {
-            for (name, _) in &changes.get().records {
+            for (name, _) in &*records {
                 kept.push(place_of(py, places, name)?.map(Kept::Apart));
             }
         }
         let mut table = self.table();
         let mut kept = kept.into_iter();
-        for (name, value) in &changes.get().records {
+        for (name, value) in &*records {
             let placed = kept.next().flatten();
             let value = placed.or_else(|| value.clone().map(Kept::Value));
             table.change(name.clone(), value);
         }
         Ok(())
+    }
+
+    fn take(&self, changes: &Bound<'_, ChangedRecords>) {
+        let records = changes.get().take();
+        let mut table = self.table();
+        for (name, value) in records {
+            table.change(name, value.map(Kept::Value));
+        }
     }
 
     fn apply_row(&self, head: Buffer<'_>, values: Buffer<'_>) -> bool {

@@ -67,7 +67,7 @@ def test_what_is_no_record_is_refused() -> None:
 def test_of_many_the_last_of_each_record_counts(all_changes: list[Records]) -> None:
     merged = ChangedRecords()
     there_is, changed = RecordTable(), RecordTable(keeps_deleted=True)
-    by_rows = RecordTable(keeps_deleted=True)
+    by_rows, taking = RecordTable(keeps_deleted=True), RecordTable(keeps_deleted=True)
     expected: Records = {}
     for records in all_changes:
         changes = ChangedRecords(records)
@@ -75,11 +75,14 @@ def test_of_many_the_last_of_each_record_counts(all_changes: list[Records]) -> N
         there_is.apply(changes)
         changed.apply(changes)
         assert by_rows.apply_row(*parts_of(row_of(changes)))
+        taken = ChangedRecords(records)
+        taking.take(taken)
+        assert (bool(taken), taken.value_bytes, dict(taken)) == (False, 0, {})
         expected |= records
     left = {name: value for name, value in expected.items() if value is not None}
     assert merged == expected
     assert (there_is.values(), len(there_is)) == (left, len(left))
-    assert changed.values() == by_rows.values() == expected
+    assert changed.values() == by_rows.values() == taking.values() == expected
     sizes = {name: None if value is None else len(value) for name, value in expected.items()}
     assert sizes_in_rows([row_of(ChangedRecords(records)) for records in all_changes]) == sizes
 
@@ -128,7 +131,11 @@ def test_records_are_deleted_by_prefix() -> None:
 def test_memory_takes_what_a_channel_changed_as_it_is() -> None:
     persistence = MemoryPersistence()
     value = bytes(10_000)
-    persistence.apply("a", ChangedRecords({("kind", b"large"): value, ("kind", b"gone"): b"x"}))
+    changed = ChangedRecords({("kind", b"large"): value, ("kind", b"gone"): b"x"})
+    for taking in (False, True):
+        assert len(dict(changed)) == 2
+        persistence.apply("a", changed, taking=taking)
+    assert not changed
     persistence.commit("a", Changes({("kind", b"gone"): None}))
     state = persistence.load("a")
     assert state is not None

@@ -17,7 +17,7 @@ from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:
-    from shardwire._native import ChangedRecords, Delivery
+    from shardwire._native import Delivery
     from shardwire.channel.collected import Collected
 
 logger = logging.getLogger(__name__)
@@ -68,9 +68,9 @@ class Meter:
         measurement = Measurement(name, value)
         tell(self.observers, measurement, "metrics", logger)
 
-    def on_commit(self, changes: ChangedRecords, elapsed_ms: int) -> None:
+    def on_commit(self, value_bytes: int, elapsed_ms: int) -> None:
         self.record("commit_ms", elapsed_ms)
-        self.record("commit_size_bytes", changes.value_bytes)
+        self.record("commit_size_bytes", value_bytes)
 
     def on_collected(self, collected: Collected, now: Now) -> None:
         """One cycle is about to be committed."""

@@ -94,7 +94,8 @@ class Writer:
             PersistenceError: As `Persistence.commit`; what else a persistence raises goes through.
         """
         if self._memory is not None:
-            self._memory.apply(self._channel_id, changes)
+            # Nobody needs them afterwards, and copying each costs more than storing it.
+            self._memory.apply(self._channel_id, changes, taking=True)
         elif self._persistence is not None:
             self._commit(self._persistence, changes)
 
