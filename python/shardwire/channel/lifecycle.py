@@ -17,11 +17,12 @@ from shardwire.channel.limits import node_limits
 from shardwire.channel.limits.limit import Limit, Member
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX, NodeMembership
 from shardwire.channel.limits.quota import Quota
+from shardwire.channel.node_members import NodeMembers
 from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.parts import Parts
 from shardwire.channel.reliable_channel import ReliableChannel
-from shardwire.channel.sending.message_sizes import NODE_MESSAGE_BYTES_MAX, MessageSizes
+from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
@@ -57,16 +58,6 @@ _CONTENT_TOPIC = re.compile(r"(/[^/]+){4,5}")
 # A partial message waits so many epochs for its next segment: one that begins just after the last one left, and one
 # in which its sender's other messages take the quota.
 EPOCHS_AWAITED = 3
-_NODE_MEMBERS = (
-    "config",
-    "max_message_size_bytes",
-    "has_store",
-    "subscribe",
-    "unsubscribe",
-    "send",
-    "query_store",
-    "events",
-)
 
 _warned_of_memory_persistence = False
 
@@ -123,17 +114,17 @@ async def _create(
     clock: Clock | None,
     rng: random.Random | None,
 ) -> ReliableChannel:
-    _check_node(node)
+    members = NodeMembers.of(node)
     _check_ids(channel_id, content_topic, sender_id)
-    config = without_sender(resolve_config(node.config, config, has_store=node.has_store), sender_id)
-    _warn_of_idle_limits(config, node.config)
+    config = without_sender(resolve_config(members.config, config, has_store=members.has_store), sender_id)
+    _warn_of_idle_limits(config, members.config)
     check_clock(clock)
     check_kind("rng", rng, random.Random)
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()
     encryption = _bind_encryption(encryption, channel_id)
     sizes = MessageSizes(node, config, channel_id, content_topic, sender_id, encryption)
-    await sizes.measure()
+    await sizes.measure(members.max_message_size_bytes)
     persistence = _persistence_of(config)
     writer = Writer(persistence, channel_id)
     membership: NodeMembership | None = None
@@ -145,7 +136,7 @@ async def _create(
             # Tells a persistence that cannot write from one that can, before anything depends on it.
             identity = {(IDENTITY, b""): IdentityRecord(sender_id).encode()}
             await writer.commit_first(ChangedRecords({**identity}))
-        node_limit = node.config.rate_limit_config
+        node_limit = members.config.rate_limit_config
         now = Now(clock.monotonic_ms(), clock.epoch_ms())
         machine = _make_machine(channel_id, sender_id, config, node_limit, now, rng, sizes.budget, records)
         if node_limit is not None and node_limit.enabled:
@@ -167,6 +158,8 @@ async def _create(
             writer,
             membership,
         )
+        if members.has_store:
+            machine.resume_in_store(now)
     except BaseException:
         if membership is not None:
             await membership.leave()
@@ -247,8 +240,6 @@ def _assemble(
             stored.last_seen_ns if stored.last_seen_ns <= now.epoch_ms * NANOSECONDS_PER_MS else 0,
         )
     )
-    if node.has_store:
-        machine.resume_in_store(now)
     return session
 
 
@@ -327,26 +318,6 @@ def _warn_of_idle_limits(config: ChannelConfig, node_config: NodeConfig) -> None
                 name,
                 limit.messages_per_epoch,
             )
-
-
-def _check_node(node: Node) -> None:
-    if isinstance(node, str):
-        raise ConfigError("node is a text: make a node of an address with shardwire.node.create_node, and start it")
-    if isinstance(node, type):
-        raise ConfigError(f"node is the class {node.__name__}: give an object of it, started")
-    for name in _NODE_MEMBERS:
-        if not hasattr(node, name):
-            raise ConfigError(f"node is a {type(node).__name__} without {name}: it must be a shardwire.node.Node")
-    given: object = node.config
-    if not isinstance(given, NodeConfig):
-        raise ConfigError(f"config of the node is a {type(given).__name__}: it must be a shardwire.node.NodeConfig")
-    if not isinstance(node.has_store, bool):
-        raise ConfigError(f"has_store of the node is {node.has_store!r}: it must be True or False")
-    size = node.max_message_size_bytes
-    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= NODE_MESSAGE_BYTES_MAX:
-        raise ConfigError(
-            f"max_message_size_bytes of the node is {size!r}: it must be an integer from 1 to {NODE_MESSAGE_BYTES_MAX}"
-        )
 
 
 def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:

@@ -14,7 +14,7 @@ from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.topics import acquire_topic, release_topic
 from shardwire.errors import ConfigError, NodeError, ShardwireError
 from shardwire.node.protocol import ConnectionState, Node, NodeEvent
-from shardwire.quoting import quoted
+from shardwire.quoting import one_line, quoted
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +71,14 @@ class NodeLink:
 
         Raises:
             ConfigError: The node's `events()` gives no async iterator.
-            NodeError: The node could not subscribe.
+            NodeError: It raised, or the node could not subscribe.
         """
-        self._events = self._open_events()
+        try:
+            self._events = self._open_events()
+        except BaseException as error:
+            if isinstance(error, ShardwireError) or is_ours(error):
+                raise
+            raise NodeError(f"events of the node raised {type(error).__name__}: {one_line(error)}") from error
         try:
             await self._subscribe()
         except BaseException:

@@ -126,9 +126,11 @@ class Reception:
             EventsError: The iterator raised.
         """
         read = received = 0
-        iterator = aiter(events)
+        iterator: AsyncIterator[NodeEvent] | None = None
         while True:
             try:
+                if iterator is None:
+                    iterator = aiter(events)
                 event = await anext(iterator)
             except StopAsyncIteration:
                 break

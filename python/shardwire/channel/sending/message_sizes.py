@@ -80,11 +80,16 @@ class MessageSizes:
             self._payload_of_size = size_bytes, payload_bytes_max(size_bytes, self._content_topic, self._meta)
         return self._payload_of_size[1]
 
-    async def measure(self) -> None:
-        """Raises:
-        ConfigError: The node's messages are too small to carry anything, or the cipher is none.
+    async def measure(self, size_bytes: int) -> None:
+        """Divides messages for the first time.
+
+        Args:
+            size_bytes: What the node said of its messages.
+
+        Raises:
+            ConfigError: They are too small to carry anything, or the cipher is none.
         """
-        self._size_bytes = self._node.max_message_size_bytes
+        self._size_bytes = size_bytes
         self._cipher_bytes = await cipher_overhead_bytes(self._encryption, self.payload_bytes_max)
         self.budget = self._divide(self._cipher_bytes)
 
