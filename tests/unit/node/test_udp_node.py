@@ -364,7 +364,7 @@ async def test_what_cannot_be_used_is_said(caplog: pytest.LogCaptureFixture) -> 
         ("nats://localhost", {}, "begin with udp://"),
         ("udp://a:open-sesame@h", {}, "use an Encryption"),
         ("udp://h", {"peers": "a:1"}, "must be a list of texts host:port"),
-        ("udp://h", {"peers": ["a:0"]}, "must have a port"),
+        ("udp://h", {"peers": ["a:0"]}, "at port 0, it must be one from 1"),
         ("udp://h", {"peers": ["a:99999"]}, "its port is none"),
         ("udp://h?peer=a:1", {}, "only peers"),
         ("udp://h", {"peers": [f"a:{port}" for port in range(1, 66)]}, "64 may be"),

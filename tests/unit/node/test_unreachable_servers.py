@@ -55,6 +55,20 @@ def test_a_port_that_is_none_is_named(url: str) -> None:
         WakuRestNode(url)
 
 
+@pytest.mark.parametrize("scheme", NODES)
+def test_nobody_is_reached_at_port_0(scheme: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"127\.0\.0\.1:0': nobody is reached at port 0, it must be one from 1 to 65535$"
+    ):
+        NODES[scheme](f"{scheme}://127.0.0.1:0")
+
+
+@pytest.mark.parametrize(("url", "peers"), [("udp://239.255.70.1:0", ()), ("udp://127.0.0.1:0", ("127.0.0.1:0",))])
+def test_neither_a_group_nor_a_peer_has_port_0(url: str, peers: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r":0': nobody is reached at port 0"):
+        UdpNode(url, peers=peers)
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

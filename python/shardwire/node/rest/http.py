@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from shardwire.errors import ConfigError, MissingLibraryError
-from shardwire.node.transport.address import check_host, unreachable
+from shardwire.node.transport.address import check_host, check_port, unreachable
 
 if TYPE_CHECKING:
     import ssl
@@ -105,6 +105,7 @@ class RestAddress:
         if parts.query or parts.fragment:
             raise ConfigError(f"{name} is {shown!r}: it must end with a path")
         check_host(name, host)
+        check_port(f"{name} is {shown!r}", port)
         host = f"[{host}]" if ":" in host else host
         base = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
         username = None if parts.username is None else unquote(parts.username)

@@ -42,7 +42,9 @@ class ServerAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_server_url(what: str, url: str, ports: Mapping[str, int], *, queries: tuple[str, ...] = ()) -> ServerAddress:
+def parse_server_url(
+    what: str, url: str, ports: Mapping[str, int], *, queries: tuple[str, ...] = (), may_listen: bool = False
+) -> ServerAddress:
     """Reads `scheme://[user[:password]@]host[:port][?name=value]`.
 
     Args:
@@ -50,6 +52,7 @@ def parse_server_url(what: str, url: str, ports: Mapping[str, int], *, queries: 
         url: The URL.
         ports: Schemes that may be, and the port of each where the URL has none.
         queries: Names that may follow a question mark.
+        may_listen: Whether the URL may say where to listen: port 0 is a free one then.
 
     Raises:
         ConfigError: It is none of these; the text tells nothing of user and password.
@@ -70,6 +73,8 @@ def parse_server_url(what: str, url: str, ports: Mapping[str, int], *, queries: 
     if parts.path.strip("/") or parts.fragment:
         raise ConfigError(f"{what} ends in {shown}: nothing may follow the port, write special characters as %..")
     check_host(what, host)
+    if not may_listen:
+        check_port(f"{what} ends in {shown}", port)
     query = tuple(parse_qsl(parts.query, keep_blank_values=True))
     names = [name for name, _ in query]
     if len(set(names)) < len(names) or not set(names) <= set(queries):
@@ -100,6 +105,14 @@ def check_host(what: str, host: str) -> None:
         f"{what} names the host {quoted(host)}: a name has 1 to 63 characters before, between and after its dots, and "
         "no spaces"
     )
+
+
+def check_port(told: str, port: int | None) -> None:
+    """Raises:
+    ConfigError: `port`, of the URL that `told` shows, is 0, which is a free one where somebody listens.
+    """
+    if port == 0:
+        raise ConfigError(f"{told}: nobody is reached at port 0, it must be one from 1 to 65535")
 
 
 def unreachable(error: OSError) -> str:

@@ -8,7 +8,7 @@ from shardwire.config.checks import check_bool, check_kind, check_list, check_te
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
-from shardwire.node.transport.address import ServerAddress, parse_server_url
+from shardwire.node.transport.address import ServerAddress, check_port, parse_server_url
 from shardwire.node.transport.node import TransportNode
 from shardwire.node.udp.datagram import FRAGMENT_HEADER_BYTES
 from shardwire.node.udp.sockets import is_group
@@ -59,7 +59,7 @@ class UdpNode(TransportNode):
         clock: Clock | None = None,
     ) -> None:
         check_kind("config", config, NodeConfig)
-        address = parse_server_url("UdpNode: url", url, {"udp": DEFAULT_PORT}, queries=("peers",))
+        address = parse_server_url("UdpNode: url", url, {"udp": DEFAULT_PORT}, queries=("peers",), may_listen=True)
         if address.user is not None:
             raise ConfigError("UdpNode: url holds credentials: there is nobody to show them to, use an Encryption")
         check_bool("UdpNode: accept_peers", accept_peers)
@@ -73,6 +73,9 @@ class UdpNode(TransportNode):
         if len(places) > PEERS_MAX:
             raise ConfigError(f"UdpNode: {len(places)} peers are named: {PEERS_MAX} may be, use a group for more")
         group = is_group(address.host)
+        if group:
+            # Its members meet at the same one.
+            check_port(f"UdpNode: url is {url!r}", address.port)
         if group and places:
             raise ConfigError("UdpNode: peers are named beside a group: who is in the group is found by itself")
         if not group and not places and not accept_peers:
@@ -121,6 +124,4 @@ class UdpNode(TransportNode):
 
 def _parse_peer(peer: str) -> tuple[str, int]:
     parsed: ServerAddress = parse_server_url("UdpNode: a peer", f"udp://{peer}", {"udp": DEFAULT_PORT})
-    if not parsed.port:
-        raise ConfigError(f"UdpNode: a peer is {peer!r}: it must have a port")
     return parsed.host, parsed.port
