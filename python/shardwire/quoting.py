@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 # Characters of a name that are shown, and of a sentence.
 QUOTED_CHARACTERS_MAX = 64
 LINE_CHARACTERS_MAX = 300
+# Names that a list shows, as those of the columns of a table.
+NAMES_MAX = 50
 
 
 def quoted(name: object) -> str:
@@ -31,6 +34,12 @@ def printable(line: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape", "replace").decode()
         for character in line
     )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names that somebody else chose, such as those of columns, in one line; of many the first and their number."""
+    shown = ", ".join(printable(name) for name in names[:NAMES_MAX])
+    return shown if len(names) <= NAMES_MAX else f"{shown} ... ({len(names):,} in all)"
 
 
 def os_reason(error: OSError) -> str:

@@ -381,6 +381,17 @@ def test_an_input_is_never_destroyed(spark: SparkSession, job: str, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
+def test_a_table_keeps_its_lines_whatever_columns_are_called(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    pq.write_table(pa.table({"payload": [b""], "of\nwhom\x1b[31m": [1]}), tmp_path / "in.parquet")
+    arguments = (str(tmp_path / "in.parquet"), str(tmp_path / "out"), "--by", "of\nwhom\x1b[31m", *OPTIONS)
+    assert in_process("reconstruct_messages.py", *arguments, "--dry-run") == 0
+    [told] = [line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("columns ")]
+    assert r" of\nwhom\x1b[31m, entire_message_hash, " in told
+    assert in_process("reconstruct_messages.py", *arguments, "--payload", "nothing") == 2
+    [told] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert told.endswith(r"the DataFrame has payload, of\nwhom\x1b[31m")
+
+
 def test_the_archive_job_its_summary_and_corrupt_files(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     archive(tmp_path / "in", 1, 2, 3)
     archive(tmp_path / "in", 4, lost=(0,), name="1")

@@ -30,6 +30,7 @@ from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_list, check_path, check_text
 from shardwire.errors import ConfigError, ShardwireError
+from shardwire.quoting import listed
 
 if TYPE_CHECKING:
     from shardwire.archive.arrow import Array
@@ -241,7 +242,7 @@ def checked_columns(
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if len(set(by)) < len(by):
-        raise ConfigError(f"by names a column twice: {', '.join(by)}")
+        raise ConfigError(f"by names a column twice: {listed(by)}")
     topic_from_waku = TOPIC in by and TOPIC not in schema.names and "waku" in steps
     for name in by:
         if name in (*MESSAGE_SCHEMA.names, *SEGMENT_COLUMNS):
@@ -290,7 +291,7 @@ def checked_pieces(columns: Columns, schema: pa.Schema, pieces: Sequence[Piece],
 
 def _field(schema: pa.Schema, name: str, role: str) -> Any:
     if name not in schema.names:
-        raise ConfigError(f"{role} names the column {name!r}: the archive has {', '.join(schema.names)}")
+        raise ConfigError(f"{role} names the column {name!r}: the archive has {listed(schema.names)}")
     if schema.names.count(name) > 1:
         raise ConfigError(f"{role} names the column {name!r}, of which the archive has several: rename all but one")
     return schema.field(name)

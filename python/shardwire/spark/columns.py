@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType, TimestampType
 
 from shardwire.config.checks import check_text
 from shardwire.errors import ConfigError
+from shardwire.quoting import listed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,7 +64,7 @@ def check_named(df: DataFrame, name: str, role: str) -> None:
     check_data_frame(df)
     check_text(role, name)
     if name not in df.columns:
-        raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
+        raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {listed(df.columns)}")
     if len(clashing(df, df.columns, [name])) > 1:
         raise ConfigError(f"{role} names the column {name!r}, of which the DataFrame has several: rename all but one")
 

@@ -20,6 +20,7 @@ from shardwire.archive.arrow import STATUSES
 from shardwire.archive.unwrap import LAYERS, UnwrapStep, steps_of
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
+from shardwire.quoting import listed, printable
 from shardwire.spark.files import LEAVES_OUT, Files
 from shardwire.spark.output import JobOutput
 
@@ -235,7 +236,7 @@ def reason_of(error: Exception) -> str:
 def print_table(title: str, values: Mapping[str, object]) -> None:
     """Prints the summary at the end of a job to stdout."""
     width = max(map(len, values))
-    lines = [title, *(f"  {name:<{width}}  {grouped(value):>15}" for name, value in values.items())]
+    lines = [title, *(f"  {name:<{width}}  {printable(grouped(value)):>15}" for name, value in values.items())]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 
@@ -293,7 +294,7 @@ def tell(
 def tell_dry_run(title: str, df: DataFrame, result: DataFrame, options: argparse.Namespace) -> int:
     """Prints what would be read and written."""
     reads = {"would read": options.input, "would write": options.output, "partitions": df.rdd.getNumPartitions()}
-    print_table(f"{title} (dry run)", {**reads, "columns": ", ".join(result.columns)})
+    print_table(f"{title} (dry run)", {**reads, "columns": listed(result.columns)})
     return EXIT_WELL
 
 

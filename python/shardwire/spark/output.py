@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardwire.errors import ConfigError
+from shardwire.quoting import listed
 from shardwire.spark.columns import columns_of_names
 from shardwire.spark.files import Files, SinkFiles
 
@@ -54,7 +55,7 @@ class JobOutput:
         """
         missing = [name for name in self.partition_by if name not in rows.columns]
         if missing:
-            raise ConfigError(f"--partition-by names the column {missing[0]!r}: there are {', '.join(rows.columns)}")
+            raise ConfigError(f"--partition-by names the column {missing[0]!r}: there are {listed(rows.columns)}")
         spark = rows.sparkSession
         spark.sparkContext.setJobDescription(f"shardwire: {description}")
         try:

@@ -33,6 +33,7 @@ from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep, check_st
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_kind, check_list, check_text
 from shardwire.errors import ConfigError
+from shardwire.quoting import listed
 from shardwire.spark.columns import (
     check_data_frame,
     check_keeps_apart,
@@ -147,7 +148,7 @@ def check_columns(
         if clashing(df, [name], taken):
             raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
     if len(set(by)) < len(by):
-        raise ConfigError(f"by names a column twice: {', '.join(by)}")
+        raise ConfigError(f"by names a column twice: {listed(by)}")
     return list(by)
 
 

@@ -14,6 +14,7 @@ from shardwire.archive.arrow import batch_of, parameters
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.errors import ConfigError
+from shardwire.quoting import listed
 from shardwire.spark.columns import check_distinct, clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.functions import keccak256_array
 from shardwire.spark.native import map_in_arrow
@@ -71,9 +72,7 @@ def segment_messages(df: DataFrame, config: SegmentationConfig | None = None, *,
     kept = [name for name in df.columns if name != payload]
     taken = sorted(clashing(df, kept, SEGMENT_FIELDS.names))
     if taken:
-        raise ConfigError(
-            f"the DataFrame has the columns {', '.join(taken)}, which the result needs: rename them before"
-        )
+        raise ConfigError(f"the DataFrame has the columns {listed(taken)}, which the result needs: rename them before")
     schema = StructType([*(df.schema[name] for name in kept), *SEGMENT_FIELDS.fields])
     messages = df.where(column_of(payload).isNotNull()).select(*columns_of_names(kept), column_of(payload))
     check_kind("config", config, SegmentationConfig)

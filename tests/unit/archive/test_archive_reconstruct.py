@@ -351,3 +351,12 @@ def test_a_dict_is_no_archive() -> None:
     columns: Any = {"payload": ROWS}
     with pytest.raises(ConfigError, match="the archive is a dict: give paths or an Arrow table"):
         reconstruct(columns, CONFIG)
+
+
+def test_columns_are_named_in_one_line_and_of_many_some() -> None:
+    table = pa.table({"pay\nload\x1b[31m": [b"x"], **{f"c{number}": [1] for number in range(1_000)}})
+    with pytest.raises(ConfigError) as refused:
+        reconstruct(table)
+    told = str(refused.value)
+    assert told.startswith(r"payload names the column 'payload': the archive has pay\nload\x1b[31m, c0, c1, ")
+    assert told.endswith(", c48 ... (1,001 in all)")
