@@ -278,7 +278,15 @@ def test_a_page_is_replaced_only_when_that_is_asked_for(tmp_path: Path, capsys: 
         error = " ".join(capsys.readouterr().err.split())
         assert f"the output '{output}' exists: give another one, or --overwrite" in error
         assert output.read_text() == "precious"
-    assert run([*line, "--overwrite"]) == 0
-    assert output.read_text().startswith("<!doctype html>")
+    # What is no page is not replaced even then, but for a file that holds nothing.
+    for options in ([], ["--spark", "local[1]"]):
+        assert run([*line, *options, "--overwrite"]) == 2
+        error = " ".join(capsys.readouterr().err.split())
+        assert f"the output '{output}' is not replaced, since it is no page of shardwire report: give another" in error
+        assert output.read_text() == "precious"
+    output.write_text("")
+    for _ in range(2):
+        assert run([*line, "--overwrite"]) == 0
+        assert output.read_text().startswith("<!doctype html>")
     # A device takes a page as ever.
     assert run([*line[:3], "/dev/null", *line[4:]]) == 0

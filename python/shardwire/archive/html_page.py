@@ -11,6 +11,8 @@ from shardwire.archive.report import ArchiveSummary, Tally
 from shardwire.config.checks import check_text
 from shardwire.errors import ConfigError
 
+# Tells a page of ours from any other file.
+PAGE_BEGIN = '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="generator" content="shardwire report">'
 _COLOURS = {"complete": "#2a9d8f", "recovered": "#8ab17d", "incomplete": "#e9c46a", "invalid": "#e76f51"}
 _WIDTH, _HEIGHT = 960, 160
 _STYLE = """
@@ -103,7 +105,7 @@ def report_page(summary: ArchiveSummary, title: str) -> str:
             _table(["reason", "rows"], [[*entry] for entry in summary.unreadable.items()]),
         ]
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"{PAGE_BEGIN}<title>{escape(title)}</title>"
         '<meta name="viewport" content="width=device-width">'
         f"<style>{_STYLE}</style><body>{''.join(parts)}<script>{_SCRIPT}</script></body></html>\n"
     )

@@ -127,9 +127,20 @@ def _refuse_input(output: Path, sources: Iterable[str]) -> None:
 
 
 def _refuse_existing(output: Path, *, replace: bool) -> None:
+    from shardwire.archive.html_page import PAGE_BEGIN
+
     # A device or a pipe holds nothing that could be lost.
-    if not replace and str(output) != STANDARD_STREAM and output.is_file():
+    if str(output) == STANDARD_STREAM or not output.is_file():
+        return
+    if not replace:
         raise ConfigError(f"the output {str(output)!r} exists: give another one, or --overwrite")
+    with output.open("rb") as stream:
+        begin = stream.read(len(PAGE_BEGIN))
+    if begin not in (b"", PAGE_BEGIN.encode()):
+        raise ConfigError(
+            f"the output {str(output)!r} is not replaced, since it is no page of shardwire report: give another one, "
+            "or remove it yourself"
+        )
 
 
 @_refusing()
@@ -143,7 +154,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
 
     Raises:
         RefusedQuestionError: What `shardwire.archive.summarize` raises as `ConfigError`; or the page exists, and is not
-            to be replaced.
+            to be replaced, or is another file.
         ShardwireError: The page is written, and no row of the archive could be read.
         OSError: The page cannot be written.
     """
