@@ -85,6 +85,8 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, arguments: t
         (("send",), "Missing argument"),
         (("send", "-", *NODE, *WHO, "--to", "bob", "--receivers", "2"), "--receivers: --to is given, too"),
         (("send", "-", *NODE, *WHO, "--receivers", "0"), "--receivers"),
+        (("send", "-", *NODE, *WHO, "--until", "sent", "--to", "bob"), "--until: --to and --receivers name who must"),
+        (("send", "-", *NODE, *WHO, "--until", "sent", "--receivers", "2"), "--until: --to and --receivers name"),
         (("send", "-", *NODE, *WHO, "--to", "alice"), "--to: it is who sends: name another participant"),
         (("send", "-", *NODE, *WHO, "--until", "read"), "read"),
         (("send", "-", *NODE, *WHO, "--as-file"), "--as-file: it offers a file"),

@@ -91,6 +91,11 @@ def send(
         raise typer.BadParameter("--to is given, too: keep one of them", param_hint="--receivers")
     if to and set(to) == {participation.sender}:
         raise typer.BadParameter("it is who sends: name another participant", param_hint="--to")
+    if until is Until.sent and (to or receivers is not None):
+        raise typer.BadParameter(
+            "--to and --receivers name who must have it: leave them out, or wait until delivered",
+            param_hint="--until",
+        )
     delivered_when: Any = frozenset(to) if to else receivers or "any"
     config = replace(participation.config, delivered_when=delivered_when)
     participation = replace(participation, config=config)
