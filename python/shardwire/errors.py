@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+__all__ = [
+    "ChannelClosedError",
+    "ConfigError",
+    "DecryptionError",
+    "FileChangedError",
+    "FileRefusedError",
+    "InvalidSegmentError",
+    "MissingLibraryError",
+    "NodeError",
+    "NotEnoughShardsError",
+    "PayloadTooLargeError",
+    "PersistenceError",
+    "QueueFullError",
+    "ShardwireError",
+]
+
 
 class ShardwireError(Exception):
     """Base of all errors raised by shardwire."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -26,6 +27,17 @@ def test_every_config_event_and_error_class_is_exported() -> None:
             )
             if public and not name.startswith("_"):
                 assert name in shardwire.__all__, name
+
+
+@pytest.mark.parametrize("module", [events, errors])
+def test_a_module_says_what_is_public_in_it(module: ModuleType) -> None:
+    taken: dict[str, object] = {}
+    exec(f"from {module.__name__} import *", taken)
+    del taken["__builtins__"]
+    assert list(taken) == module.__all__ == sorted(module.__all__)
+    for name, value in vars(module).items():
+        if isinstance(value, type) and value.__module__.startswith(module.__name__) and name[0] != "_":
+            assert name in taken
 
 
 def test_protocols_are_exported() -> None:

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from shardwire._native import HistoryEntry
+from shardwire.events.base import ChannelEvent
+from shardwire.events.files import FileFailedEvent, FileProgressEvent, FileReason, FileReceivedEvent
 from shardwire.names import MessageId, ReliableSendId, SenderId
 
-FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
+__all__ = [
+    "CallbackErrorEvent",
+    "ChannelEvent",
+    "ChunkAcknowledgedEvent",
+    "ChunkErrorEvent",
+    "ChunkInfo",
+    "ChunkPossiblyAcknowledgedEvent",
+    "ChunkSendingEvent",
+    "ChunkSentEvent",
+    "EphemeralDropReason",
+    "EphemeralDroppedEvent",
+    "FileFailedEvent",
+    "FileProgressEvent",
+    "FileReason",
+    "FileReceivedEvent",
+    "IrretrievableMessageEvent",
+    "MessageDeliveredEvent",
+    "MessageReceivedEvent",
+    "MessageSendErrorEvent",
+    "MessageSentEvent",
+    "NodeFailingEvent",
+    "RateLimitEvent",
+    "SendErrorStage",
+    "SenderIdConflictEvent",
+    "WithinReachEvent",
+]
+
 SendErrorStage = Literal["dispatch", "delivery"]
 EphemeralDropReason = Literal["rate_limit_approached", "rate_limit_reached"]
 
@@ -25,18 +52,6 @@ class ChunkInfo:
 
     chunks: tuple[int, ...]
     total_chunks: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelEvent:
-    """Base of all events of a channel: `on(ChannelEvent, callback)` hears every one of them."""
-
-    names: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def name(self) -> str:
-        """The first of the strings that subscribe to this event."""
-        return self.names[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,68 +331,6 @@ class SenderIdConflictEvent(ChannelEvent):
 
     names: ClassVar[tuple[str, ...]] = ("sender-id-conflict",)
     sender_id: SenderId
-
-
-@dataclass(frozen=True, slots=True)
-class FileProgressEvent(ChannelEvent):
-    """How far a file is, at its sender for each receiver, and at its receiver; every few megabytes.
-
-    Attributes:
-        transfer_id: Hex; the same at both, and after a restart.
-        file_name: What its sender calls it.
-        size_bytes: Its size.
-        done_bytes: What the receiver has of it, from the beginning, verified.
-        sender_id: Who sends it.
-        receiver_id: Who receives it.
-    """
-
-    names: ClassVar[tuple[str, ...]] = ("file:progress",)
-    transfer_id: str
-    file_name: str
-    size_bytes: int
-    done_bytes: int
-    sender_id: SenderId
-    receiver_id: SenderId
-
-
-@dataclass(frozen=True, slots=True)
-class FileReceivedEvent(ChannelEvent):
-    """A file is whole, verified and durable at its place. Offered again it is told of again.
-
-    Attributes:
-        transfer_id: Hex.
-        file_name: What its sender calls it.
-        size_bytes: Its size.
-        sender_id: Who sent it.
-        path: Where it is.
-    """
-
-    names: ClassVar[tuple[str, ...]] = ("file:received",)
-    transfer_id: str
-    file_name: str
-    size_bytes: int
-    sender_id: SenderId
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class FileFailedEvent(ChannelEvent):
-    """A file that was offered is not received; nothing is left of it on disk.
-
-    Attributes:
-        transfer_id: Hex.
-        file_name: What its sender calls it: anything, where the reason is "name".
-        sender_id: Who offered it.
-        reason: What its sender is told, or said.
-        error: The same for people.
-    """
-
-    names: ClassVar[tuple[str, ...]] = ("file:failed",)
-    transfer_id: str
-    file_name: str
-    sender_id: SenderId
-    reason: FileReason
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
