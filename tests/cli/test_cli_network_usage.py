@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from shardwire import ChannelConfig, PayloadTooLargeError, create_reliable_channel
 from shardwire.cli.app import app, run
-from shardwire.cli.network.output import content_of, printable, shown
+from shardwire.cli.network.output import content_of, indented, shown
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.node import UdpNode
 
@@ -272,7 +272,7 @@ def test_help_has_examples(name: str) -> None:
     ],
 )
 def test_text_of_peers_moves_nothing_on_a_terminal(text: str, expected: str) -> None:
-    assert printable(text) == expected
+    assert indented(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -248,3 +248,17 @@ def test_a_state_key_is_one_key_of_a_state(tmp_path: Path, capsys: pytest.Captur
     ):
         assert run(arguments) == code
         assert complaint in capsys.readouterr().err
+
+
+def test_names_of_others_stay_on_their_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario() -> None:
+        node = MemoryNetwork().create_node("alice")
+        await node.start()
+        config = ChannelConfig.logos(sds=SdsConfig(persistence=SqlitePersistence(tmp_path / "channels.sqlite")))
+        channel = await create_reliable_channel(node, "no\ntes", "/app/1/notes/proto", "al\tice\x1b[2J", config=config)
+        await close_channel(channel)
+
+    run_virtual(scenario())
+    assert run(["state", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == [r"channel no\ntes", r"  sender                 al\tice\x1b[2J"]

@@ -11,11 +11,12 @@ from concurrent.futures import CancelledError
 
 from shardwire.cli.network.files import is_part_of_a_file
 from shardwire.cli.network.interruption import Interruption
-from shardwire.cli.network.output import printable, time_of_day
+from shardwire.cli.network.output import time_of_day
 from shardwire.cli.network.participation import Member, Participation, taking_part
 from shardwire.cli.network.send import names_of
 from shardwire.errors import PayloadTooLargeError, QueueFullError
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSendErrorEvent
+from shardwire.quoting import printable
 
 _READ_BYTES = 1 << 16
 LINE_BYTES_MAX = 1 << 20

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shardwire.cli.network.interruption import Interruption
-from shardwire.cli.network.output import Output, printable
+from shardwire.cli.network.output import Output
 from shardwire.errors import NodeError
 from shardwire.node import ConnectionState, MqttNode, NatsNode, UdpNode, WakuRestNode
 from shardwire.node.waku_message import PubsubTopics
+from shardwire.quoting import printable
 
 if TYPE_CHECKING:
     from shardwire.node.nats import NatsStreamStatus

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
-from shardwire.cli.network.output import Output, printable, time_of_day
+from shardwire.cli.network.output import Output, time_of_day
 from shardwire.cli.network.participation import CLOSING_MS, Member, Participation, taking_part
 from shardwire.cli.network.send import NotDeliveredError, names_of
 from shardwire.config.checks import TIMEOUT_MS_MAX
 from shardwire.events import FileFailedEvent, FileProgressEvent, FileReceivedEvent, MessageReceivedEvent
 from shardwire.files import is_file_message
+from shardwire.quoting import printable
 
 _GOES_ON = "the same command goes on where it stopped"
 

@@ -26,7 +26,7 @@ CHARACTERS_SHOWN_MAX = 10_000
 UNREAD_S = 2.0
 
 
-def printable(text: str) -> str:
+def indented(text: str) -> str:
     """A text of a peer for a terminal: nothing in it moves the cursor, changes colours or runs backwards.
 
     Lines after the first are indented, so that none looks like a message of its own.
@@ -44,7 +44,7 @@ def shown(message: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     is_text = all(character.isprintable() or character in "\r\n\t" for character in text)
-    return printable(text.rstrip("\r\n")) if is_text and len(text) <= CHARACTERS_SHOWN_MAX else None
+    return indented(text.rstrip("\r\n")) if is_text and len(text) <= CHARACTERS_SHOWN_MAX else None
 
 
 def content_of(message: bytes) -> dict[str, str]:
@@ -259,7 +259,7 @@ def tell_received(output: Output, event: MessageReceivedEvent, written: Path | N
         place = f"Keccak-256 {event.message_id}" if written is None else str(written)
         text = f"{len(event.message):,} bytes, {place}"
     again = " (again, after a crash)" if event.redelivered else ""
-    output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: ", text)
+    output.result(f"{time_of_day()} {quoting.printable(event.sender_id)}{again}: ", text)
 
 
 def log_level(*, verbose: bool, quiet: bool) -> int:
@@ -275,7 +275,7 @@ class _ErrorLines(logging.Handler):
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = " ".join(record.getMessage().split())
-        return f"shardwire: {printable(text)}"
+        return f"shardwire: {quoting.printable(text)}"
 
 
 @contextmanager

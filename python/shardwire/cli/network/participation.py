@@ -16,7 +16,7 @@ import typer
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.lifecycle import ID_BYTES_MAX
 from shardwire.cli.network.interruption import Interruption
-from shardwire.cli.network.output import Output, printable, tell_received
+from shardwire.cli.network.output import Output, tell_received
 from shardwire.config import ChannelConfig
 from shardwire.encryption import Encryption
 from shardwire.errors import ConfigError, MissingLibraryError, PersistenceError
@@ -30,6 +30,7 @@ from shardwire.events import (
 from shardwire.node import ConnectionState, ConnectionStatus, UdpNode, create_node
 from shardwire.node.waku_message import PubsubTopics
 from shardwire.persistence import MemoryPersistence, Persistence, SqlitePersistence
+from shardwire.quoting import printable
 
 if TYPE_CHECKING:
     from shardwire.node.transport import TransportNode

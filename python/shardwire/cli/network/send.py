@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from shardwire.channel.sending.segment_size import divide_message
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
-from shardwire.cli.network.output import Output, printable
+from shardwire.cli.network.output import Output
 from shardwire.cli.network.participation import Member, Participation, taking_part
 from shardwire.cli.segment_files import standard_input
 from shardwire.config import SegmentationConfig
@@ -29,6 +29,7 @@ from shardwire.events import (
     MessageSentEvent,
 )
 from shardwire.node import ConnectionState, UdpNode
+from shardwire.quoting import printable
 from shardwire.segmentation import segment
 
 STANDARD_INPUT = "-"

@@ -10,10 +10,11 @@ from pathlib import Path
 from shardwire.cli.network.files import is_part_of_a_file, take_files
 from shardwire.cli.network.handlers import CommandFailedError, MessageCommand
 from shardwire.cli.network.interruption import Interruption
-from shardwire.cli.network.output import Output, printable, time_of_day
+from shardwire.cli.network.output import Output, time_of_day
 from shardwire.cli.network.participation import Participation, taking_part
 from shardwire.cli.network.spool import Spool
 from shardwire.events import MessageReceivedEvent
+from shardwire.quoting import printable
 
 logger = logging.getLogger(__name__)
 

@@ -19,13 +19,14 @@ from shardwire.channel.storing.records import (
     LastSeenRecord,
     NodeRateRecord,
 )
-from shardwire.cli.network.output import Output, printable
+from shardwire.cli.network.output import Output
 from shardwire.cli.network.participation import DATABASE, in_words_of_options
 from shardwire.cli.network.spool import MESSAGE_SUFFIX
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.persistence import StoredChannel, read_channels
 from shardwire.persistence.channel_files import state_files
+from shardwire.quoting import printable
 
 # Pending sends that people are shown, of each channel.
 SENDS_SHOWN_MAX = 20
