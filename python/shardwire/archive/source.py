@@ -114,10 +114,13 @@ def paths_of(source: Paths) -> list[str]:
     Raises:
         ConfigError: Something else is.
     """
-    # Bytes would be taken one by one, and a DataFrame of pandas or a dict by the names of its columns.
-    is_none = isinstance(source, bytes | Mapping) or hasattr(source, "columns")
+    # Of what hands over Arrow data, such as a DataFrame, a relation or a reader, a table is soon made.
+    has_rows = any(hasattr(type(source), name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
+    # Bytes would be taken one by one, and a DataFrame or a dict by the names of its columns.
+    is_none = has_rows or isinstance(source, bytes | Mapping) or hasattr(type(source), "columns")
     if is_none or not isinstance(source, Iterable | os.PathLike):
-        raise ConfigError(f"the archive is a {type(source).__name__}: give paths or an Arrow table")
+        made = ", which pyarrow.table() makes of it" if has_rows else ""
+        raise ConfigError(f"the archive is a {type(source).__name__}: give paths or an Arrow table{made}")
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given:
         raise ConfigError("the archive is an empty list: give at least one file or directory")

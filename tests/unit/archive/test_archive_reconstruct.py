@@ -360,3 +360,26 @@ def test_columns_are_named_in_one_line_and_of_many_some() -> None:
     told = str(refused.value)
     assert told.startswith(r"payload names the column 'payload': the archive has pay\nload\x1b[31m, c0, c1, ")
     assert told.endswith(", c48 ... (1,001 in all)")
+
+
+class Lazy:
+    """Knows its columns at a price, and is no rows yet."""
+
+    @property
+    def columns(self) -> list[str]:
+        raise AssertionError("nobody needs them to see what this is")
+
+    def __iter__(self) -> Any:
+        raise AssertionError
+
+
+def test_what_hands_over_arrow_data_is_told_how_it_becomes_a_table() -> None:
+    table = pa.table({"payload": [b"x"]})
+    makes = r"which pyarrow\.table\(\) makes of it$"
+    for rows in (table.to_reader(), table.to_batches()[0]):
+        told = f"the archive is a {type(rows).__name__}: give paths or an Arrow table, {makes}"
+        with pytest.raises(ConfigError, match=told):
+            reconstruct(rows)
+        assert reconstruct(pa.table(rows)).num_rows == 1
+    with pytest.raises(ConfigError, match=r"the archive is a Lazy: give paths or an Arrow table$"):
+        reconstruct(Lazy())
