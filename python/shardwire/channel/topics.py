@@ -59,9 +59,11 @@ async def acquire_topic(node: Node, content_topic: str) -> None:
     Raises:
         NodeError: The node could not subscribe.
     """
+    # Channels of a loop that has ended use nothing, and nobody releases what they have acquired.
+    for key in [key for key, known in list(_BY_NODE.items()) if known.loop.is_closed()]:
+        _BY_NODE.pop(key, None)
     subscriptions = _BY_NODE.get(id(node))
-    # Channels of a loop that has ended use nothing.
-    if subscriptions is None or subscriptions.loop.is_closed():
+    if subscriptions is None:
         subscriptions = _BY_NODE[id(node)] = TopicSubscriptions(node)
     await subscriptions.acquire(content_topic)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 import pickle
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC
 
 from shardwire import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.node import MemoryNetwork, run_virtual
+from shardwire.node import MemoryNetwork, MemoryNode, run_virtual
 
 pytestmark = pytest.mark.filterwarnings("always:unclosed:ResourceWarning")
 
@@ -35,6 +37,22 @@ def test_a_channel_that_is_dropped_while_it_is_open_is_told_of_and_goes_on() -> 
 
     run_virtual(main())
     assert received == [b"still there"]
+
+
+def test_nothing_is_kept_of_nodes_whose_loop_ended_with_their_channels() -> None:
+    async def main() -> weakref.ref[MemoryNode]:
+        node = MemoryNetwork(seed=7).create_node("alice")
+        await node.start()
+        await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        return weakref.ref(node)
+
+    # Whoever records a warning keeps what it is about.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nodes = [asyncio.run(main()) for _ in range(5)]
+        gc.collect()
+    # That of the last one goes with the next channel.
+    assert [node() for node in nodes[:-1]] == [None] * 4
 
 
 def test_a_channel_that_was_closed_is_dropped_in_silence() -> None:

@@ -86,8 +86,9 @@ async def join(
         PersistenceError: The count cannot be read or written, or another process counts there for the same node.
     """
     loop = asyncio.get_running_loop()
-    for key in [key for key, known in _BY_NODE.items() if known.is_over(epoch_ms())]:
-        del _BY_NODE[key]
+    # A channel of another thread may come or go meanwhile.
+    for key in [key for key, known in list(_BY_NODE.items()) if known.is_over(epoch_ms())]:
+        _BY_NODE.pop(key, None)
     shared = _BY_NODE.get(id(node))
     if shared is None:
         store = CountStore(COUNT_NAME_PREFIX + _name_of(node))
