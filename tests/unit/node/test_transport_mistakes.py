@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from live_nodes import real_time
 from scripted_transport import OnTime, ScriptedTransport
 from virtual_nodes import virtual
 
 from shardwire.channel.receiving.node_events import fault_of_page
 from shardwire.errors import ConfigError, NodeError
-from shardwire.node import ConnectionState, MessageEnvelope, StorePage, StoreQuery, UdpNode, run_virtual
+from shardwire.node import (
+    ConnectionState,
+    MessageEnvelope,
+    MessageReceived,
+    StorePage,
+    StoreQuery,
+    UdpNode,
+    run_virtual,
+)
 from shardwire.node.transport import TransportNode
 
 
@@ -32,6 +42,40 @@ async def test_a_connection_has_a_state() -> None:
     with pytest.raises(ConfigError, match=r"^state is a str: it must be a ConnectionState$"):
         transport.link.connection(wrong)
     assert transport.link.state is ConnectionState.CONNECTED
+    await node.stop()
+
+
+@real_time
+async def test_another_thread_hands_over_what_it_tells() -> None:
+    transport, topic = ScriptedTransport(), "/app/1/notes/proto"
+    node = TransportNode(transport, rng=OnTime())
+    await node.start()
+    await node.subscribe([topic])
+    link, loop = transport.link, asyncio.get_running_loop()
+    message = MessageEnvelope(topic, b"x")
+    told: dict[str, Callable[[], object]] = {
+        "received": lambda: link.received(message, 1),
+        "connection": lambda: link.connection(ConnectionState.DISCONNECTED),
+        "missed": lambda: link.missed(1),
+        "hold": lambda: link.hold(1_000, "later"),
+        "run": lambda: link.run("reader", asyncio.Event().wait),
+        "max_message_size_bytes": lambda: setattr(link, "max_message_size_bytes", 10_000),
+    }
+
+    def reader() -> None:
+        for call, tell in told.items():
+            with pytest.raises(NodeError, match=f"^{call} of the link of scripted was called in another thread .*hand"):
+                tell()
+        loop.call_soon_threadsafe(link.received, message, 2)
+
+    events = node.events()
+    await asyncio.to_thread(reader)
+    assert link.state is ConnectionState.CONNECTED
+    assert link.max_message_size_bytes != 10_000
+    event = await anext(events)
+    while not isinstance(event, MessageReceived):
+        event = await anext(events)
+    assert event.timestamp_ns == 2
     await node.stop()
 
 

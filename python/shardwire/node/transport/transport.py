@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Container, Mapping
 
@@ -37,7 +38,9 @@ _TIMESTAMP_NS_LIMIT = 1 << 63
 class TransportLink:
     """A transport's side of its node: what it tells, and what it may ask.
 
-    Made by the node and given to `Transport.connect`. All of it is called on the event loop that runs the node.
+    Made by the node and given to `Transport.connect`. All of it is called on the event loop that runs the node: from
+    another thread, such as one that reads a serial line, by its `call_soon_threadsafe`. What tells something raises
+    `NodeError` in another thread.
 
     Attributes:
         config: Configuration of the node.
@@ -68,6 +71,7 @@ class TransportLink:
         self._state = ConnectionState.DISCONNECTED
         self._max_message_size_bytes = config.max_message_size_bytes
         self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.get_ident()
 
     @property
     def topics(self) -> Mapping[str, str]:
@@ -86,6 +90,7 @@ class TransportLink:
 
     @max_message_size_bytes.setter
     def max_message_size_bytes(self, size_bytes: int) -> None:
+        self._require_thread("max_message_size_bytes")
         if size_bytes < 1:
             raise NodeError(f"max_message_size_bytes is {size_bytes}: the server must carry messages of some size")
         self._max_message_size_bytes = size_bytes
@@ -103,6 +108,7 @@ class TransportLink:
         """
         if not isinstance(state, ConnectionState):
             raise ConfigError(f"state is a {type(state).__name__}: it must be a ConnectionState")
+        self._require_thread("connection")
         previous, self._state = self._state, state
         if previous is state:
             return
@@ -117,10 +123,12 @@ class TransportLink:
 
     def hold(self, wait_ms: int, error: str) -> None:
         """Says that nothing will be published for so long, as when the server tells that a rate limit is used up."""
+        self._require_thread("hold")
         self._hold(wait_ms, error)
 
     def missed(self, since_ns: int) -> None:
         """Says that messages since then may have passed by. Call it once they can be asked for again."""
+        self._require_thread("missed")
         self.count("missed")
         self._streams.put(MessagesMissed(since_ns))
 
@@ -194,6 +202,7 @@ class TransportLink:
 
     def deliver(self, message: MessageReceived) -> None:
         """Gives a message whose hash is known to the readers; one without room for it is told that it missed some."""
+        self._require_thread("received")
         _, refusing = self._streams.put_received(message)
         for stream in refusing:
             self.count("received_refused")
@@ -207,6 +216,7 @@ class TransportLink:
 
     def run(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Runs a background task until the node stops; one that raises is logged and begins again after a pause."""
+        self._require_thread("run")
         task = asyncio.create_task(self._supervise(name, work), name=f"{self._name} {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -218,6 +228,14 @@ class TransportLink:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _require_thread(self, call: str) -> None:
+        if threading.get_ident() != self._thread:
+            # Readers on the loop would wake up late, or never, and find what is half done.
+            raise NodeError(
+                f"{call} of the link of {self._name} was called in another thread than that of its event loop: hand "
+                "the call over with call_soon_threadsafe of the loop that runs in connect()"
+            )
 
     async def _supervise(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         pause_ms = WORK_PAUSE_MS_MIN
