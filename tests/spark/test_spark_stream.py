@@ -23,6 +23,7 @@ from shardwire import ConfigError, _native
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
 from shardwire.spark import decrypt, reconstruct, reconstruct_stream
+from shardwire.spark.unfinished import unfinished_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,23 @@ def test_every_message_comes_out_once_though_the_driver_is_killed(spark: SparkSe
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     assert Counter(bytes(row["payload"]) for row in found) == Counter(payloads)
     assert {row["topic"] for row in found} == {"segments"}
+
+
+def test_messages_are_kept_apart_by_columns_with_dots_and_backticks(spark: SparkSession, tmp_path: Path) -> None:
+    whole, short = (segment(payload_of(number, 5_000), CONFIG) for number in (1, 2))
+    parts = [*whole, *short[:2]]
+    (tmp_path / "in").mkdir()
+    names = ["one"] * len(whole) + ["two"] * 2
+    write(tmp_path / "in", {"a.b": names, "c`d": pa.array([7] * len(parts), pa.int32()), "payload": parts}, 0)
+    stream = spark.readStream.schema("`a.b` string, `c``d` int, payload binary").parquet(str(tmp_path / "in"))
+    # A watermark far behind, so that what is short of segments stays.
+    messages = reconstruct_stream(stream, CONFIG, by=["a.b", "c`d"], watermark_delay_ms=3_600_000)
+    run_to_end(messages, tmp_path)
+    [found] = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert (found["a.b"], found["c`d"], found["payload"]) == ("one", 7, payload_of(1, 5_000))
+    left = unfinished_messages(spark, str(tmp_path / "checkpoint"), CONFIG, by=["a.b", "c`d"])
+    [held] = left.collect()
+    assert (held["a.b"], held["c`d"], held["segments_received"]) == ("two", 7, 2)
 
 
 def run_until_killed(directory: Path) -> None:

@@ -48,6 +48,11 @@ def columns_of_names(names: Iterable[str]) -> list[Column]:
     return [column_of(name) for name in names]
 
 
+def name_in_state(name: str) -> str:
+    """What a column of `by` is called in a stream's state, where Spark finds none with a dot or a backtick."""
+    return f"shardwire_by_{name.encode().hex()}" if "." in name or "`" in name else name
+
+
 def clashing(df: DataFrame, names: Sequence[str], taken: Iterable[str]) -> list[str]:
     """Those of `names` that Spark would take for one of `taken`: it ignores case unless it is told otherwise."""
     compared = _comparison(df)

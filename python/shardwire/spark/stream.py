@@ -13,13 +13,20 @@ from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_integer, check_kind
 from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.spark import versions
-from shardwire.spark.columns import check_data_frame, columns_of_names, nanoseconds_column
+from shardwire.spark.columns import (
+    check_data_frame,
+    column_of,
+    columns_of_names,
+    name_in_state,
+    nanoseconds_column,
+)
 from shardwire.spark.reconstruct import (
     check_columns,
     keyed_segments,
     message_schema,
     unwrapped_segments,
 )
+from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.stream_state import EVENT_TIME, StreamReconstruction
 
 if TYPE_CHECKING:
@@ -106,15 +113,19 @@ def reconstruct_stream(
         segments = segments.withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string"))
     # Without its mark the column drives the watermark, but Spark drops no row for being behind it.
     moment = F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={})
-    arrivals = segments.select(*columns_of_names(by), *SEGMENT_COLUMNS, moment)
-    grouped = arrivals.groupBy(*columns_of_names(by), HASH, SEND_ID)
-    asked = (config, tuple(by), include_payload, remember_ms)
-    schema = message_schema(segments, by)
+    kept = [name_in_state(name) for name in by]
+    renamed = [column_of(name).alias(other) for name, other in zip(by, kept, strict=True)]
+    arrivals = segments.select(*renamed, *SEGMENT_COLUMNS, moment)
+    grouped = arrivals.groupBy(*columns_of_names(kept), HASH, SEND_ID)
+    asked = (config, tuple(kept), include_payload, remember_ms)
+    schema = message_schema(arrivals, kept)
     if versions.HAS_STATE_OF_ROWS:
-        return grouped.transformWithState(StreamReconstruction(*asked), schema, "append", "EventTime")
-    from shardwire.spark.stream_frames import StreamFrames
+        messages = grouped.transformWithState(StreamReconstruction(*asked), schema, "append", "EventTime")
+    else:
+        from shardwire.spark.stream_frames import StreamFrames
 
-    return grouped.transformWithStateInPandas(StreamFrames(*asked), schema, "append", "EventTime")
+        messages = grouped.transformWithStateInPandas(StreamFrames(*asked), schema, "append", "EventTime")
+    return messages if kept == list(by) else messages.toDF(*by, *MESSAGE_FIELDS.names)
 
 
 def _event_time(df: DataFrame, timestamp: str | None) -> Column:

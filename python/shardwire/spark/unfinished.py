@@ -14,7 +14,7 @@ from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_kind, check_text
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
-from shardwire.spark.columns import column_of
+from shardwire.spark.columns import column_of, name_in_state
 from shardwire.spark.files import first_line
 from shardwire.spark.reconstruct import reconstruct_segments
 
@@ -47,7 +47,7 @@ def unfinished_messages(
     check_text("checkpoint", checkpoint)
     key = [column_of(name) for name in by]
     known = _state(spark, checkpoint, "known").where("not value.is_finished and value.held_bytes = 0")
-    keys = [F.col("key").getField(name).alias(name) for name in (*by, HASH, SEND_ID)]
+    keys = [F.col("key").getField(name_in_state(name)).alias(name) for name in (*by, HASH, SEND_ID)]
     nothing = known.select(
         *keys,
         F.lit(None).cast("binary").alias(PAYLOAD),
