@@ -66,6 +66,20 @@ def test_what_is_no_dataframe_of_spark_is_refused(given: Any) -> None:
             call()
 
 
+def test_a_stream_is_refused_where_an_archive_is_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.schema("payload binary, timestamp bigint").parquet(str(tmp_path))
+    for call in (
+        lambda: reconstruct(stream),
+        lambda: summarize_archive(stream),
+        lambda: channel_report(stream),
+        lambda: reconstruct_archive(spark, stream, str(tmp_path / "out")),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"^df is streaming: read it with spark\.read, or use reconstruct_stream$"
+        ):
+            call()
+
+
 def test_names_that_differ_in_case_alone_clash(spark: SparkSession, tmp_path: Path) -> None:
     columns = "Status string, SHARDWIRE_HASH string, Found string, shardwire_kind string, Error string, payload binary"
     df = spark.createDataFrame([], columns)

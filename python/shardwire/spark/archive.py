@@ -42,7 +42,7 @@ from shardwire.archive.unwrap import UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import check_data_frame, columns_of_names
+from shardwire.spark.columns import check_batch, columns_of_names
 from shardwire.spark.corrections import corrected
 from shardwire.spark.files import UNION_CONF, SinkFiles, read_in_order, unreadable_told
 from shardwire.spark.native import map_in_arrow
@@ -163,7 +163,7 @@ def reconstruct_archive(
         files.refuse_within(source)
         df = read_in_order(spark, source)
     else:
-        check_data_frame(source)
+        check_batch(source)
         df = source
     by = check_columns(df, by, steps, (_KIND, _FOUND))
     if key is not None and steps:

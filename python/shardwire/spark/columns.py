@@ -37,6 +37,15 @@ def check_data_frame(df: object) -> None:
         )
 
 
+def check_batch(df: DataFrame) -> None:
+    """Raises:
+    ConfigError: It is none of Spark, or a stream, of which Spark would say what it cannot do when it is started.
+    """
+    check_data_frame(df)
+    if df.isStreaming:
+        raise ConfigError("df is streaming: read it with spark.read, or use reconstruct_stream")
+
+
 def column_of(name: str) -> Column:
     """The column with this very name: Spark reads a dot as the way into a struct."""
     quoted = name.replace("`", "``")

@@ -35,6 +35,7 @@ from shardwire.config.checks import check_bool, check_kind, check_list, check_te
 from shardwire.errors import ConfigError
 from shardwire.quoting import listed
 from shardwire.spark.columns import (
+    check_batch,
     check_data_frame,
     check_keeps_apart,
     check_named,
@@ -103,11 +104,12 @@ def reconstruct(
 
     Raises:
         ConfigError: A column is missing, has another type or clashes with one of ours; an unknown step; `key` together
-            with `unwrap`.
+            with `unwrap`; `df` is a stream.
     """
     check_kind("config", config, SegmentationConfig)
     check_bool("include_payload", include_payload)
     config = config or SegmentationConfig()
+    check_batch(df)
     steps = check_steps(unwrap)
     by = check_columns(df, by, steps)
     if key is not None and steps:

@@ -16,7 +16,7 @@ from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_
 from shardwire.config import SdsWireFormat
 from shardwire.config.checks import check_integer
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import check_data_frame, nanoseconds_column, typed_column
+from shardwire.spark.columns import check_batch, nanoseconds_column, typed_column
 from shardwire.spark.functions import decode_sds
 from shardwire.spark.native import map_in_arrow
 from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, draw_report
@@ -96,7 +96,7 @@ def channel_report(
         ConfigError: A column is missing or has another type; an unknown step; `sds` and `unwrap` name different wires;
             an interval below 1 ms.
     """
-    check_data_frame(df)
+    check_batch(df)
     check_integer("interval_ms", interval_ms, 1)
     given = check_steps(unwrap)
     steps, wire_format = around_sds(given) or (given, sds or "spec")
