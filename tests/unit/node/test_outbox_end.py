@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 import pytest
@@ -137,3 +138,30 @@ async def test_what_is_published_takes_no_room_any_more() -> None:
         await node.stop()
         propagated, failed = await told(events)
         assert (len(propagated), failed) == (3, [])
+
+
+@virtual
+async def test_one_that_is_published_while_a_quota_is_waited_for_does_not_end_the_wait() -> None:
+    transport = ScriptedTransport(publishes_at_once=2)
+    transport.answers.extend([PassingUntil("the quota is used up", 20_000), 100])
+    node, _ = await started(transport)
+    await send(node, 3)
+    await asyncio.sleep(30)
+    assert [attempt.at_ms for attempt in transport.attempts] == [0, 0, 20_000, 20_000]
+    await node.stop()
+
+
+def test_an_attempt_that_the_stop_ends_is_no_failure_of_the_network(caplog: pytest.LogCaptureFixture) -> None:
+    @virtual
+    async def run() -> None:
+        transport = ScriptedTransport()
+        transport.answers.append(9_000)
+        node, events = await started(transport)
+        ids = await send(node, 1)
+        await asyncio.sleep(1)
+        await node.stop(drain_timeout_ms=0)
+        assert await told(events) == ([], ids)
+
+    with caplog.at_level(logging.INFO, "shardwire"):
+        run()
+    assert [record.getMessage() for record in caplog.records if "publish" in record.getMessage()] == []
