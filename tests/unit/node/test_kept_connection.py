@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 
 import pytest
 from scripted_transport import OnTime, ScriptedTransport
@@ -12,7 +13,13 @@ from virtual_nodes import OTHER_TOPIC, TOPIC, drain, virtual
 from shardwire.errors import NodeError
 from shardwire.node import ConnectionState, MessagesMissed, running_clock
 from shardwire.node.transport import TransportLink, TransportNode
-from shardwire.node.transport.kept_connection import MISSED_MARGIN_MS, ConnectionLost, KeptConnection, Session
+from shardwire.node.transport.kept_connection import (
+    MISSED_MARGIN_MS,
+    REOPEN_PAUSE_MS_MAX,
+    ConnectionLost,
+    KeptConnection,
+    Session,
+)
 
 
 class SlowSession(Session):
@@ -207,3 +214,49 @@ async def test_what_a_call_raises_that_the_session_has_left_is_told_to_nobody() 
     await asyncio.sleep(1)
     gc.collect()
     assert not told
+
+
+def test_a_server_that_is_away_for_long_is_told_of_once_and_still_asked_every_few_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @virtual
+    async def run() -> None:
+        transport, node = await start()
+        transport.open_errors = [NodeError("nobody answers")] * 1_000
+        transport.sessions[0].break_("the server was stopped")
+        await asyncio.sleep(600)
+        transport.open_errors.clear()
+        # The pause, and the second that the topic takes.
+        await asyncio.sleep(REOPEN_PAUSE_MS_MAX / 1_000 + 1)
+        assert node.connection_state is ConnectionState.CONNECTED
+        await node.stop()
+
+    with caplog.at_level(logging.INFO, "shardwire"):
+        run()
+    told = [record.getMessage() for record in caplog.records if "nobody answers" in record.getMessage()]
+    assert told == ["scripted: cannot be reached, tried again: nobody answers"]
+
+
+@virtual
+async def test_a_clock_that_was_set_back_leaves_nothing_out_of_what_is_missed() -> None:
+    transport, node = await start()
+    events = node.events()
+    broken_ns = running_clock().epoch_ns()
+    transport.sessions[0].heard_ns = broken_ns + 3_600_000_000_000
+    transport.sessions[0].break_("the server was restarted")
+    await asyncio.sleep(2.5)
+    missed = [event.since_ns for event in await drain(events) if isinstance(event, MessagesMissed)]
+    assert missed == [broken_ns - MISSED_MARGIN_MS * 1_000_000]
+    await node.stop()
+
+
+@virtual
+async def test_a_session_that_broke_is_asked_for_nothing_more() -> None:
+    transport, node = await start()
+    transport.sessions[0].break_("the server was restarted")
+    await node.subscribe([OTHER_TOPIC])
+    await node.unsubscribe([TOPIC])
+    assert transport.sessions[0].topics == [TOPIC]
+    await asyncio.sleep(4)
+    assert transport.sessions[1].topics == [OTHER_TOPIC]
+    await node.stop()
