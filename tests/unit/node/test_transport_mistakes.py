@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from live_nodes import real_time
 from scripted_transport import OnTime, ScriptedTransport
-from virtual_nodes import virtual
+from virtual_nodes import TOPIC, drain, virtual
 
 from shardwire.channel.receiving.node_events import fault_of_page
 from shardwire.errors import ConfigError, NodeError
@@ -22,7 +22,7 @@ from shardwire.node import (
     UdpNode,
     run_virtual,
 )
-from shardwire.node.transport import TransportNode
+from shardwire.node.transport import TransportLink, TransportNode
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,65 @@ def test_an_answer_of_a_store_is_a_page(page: Any) -> None:
 def test_a_peer_is_a_text(peers: Any) -> None:
     with pytest.raises(ConfigError, match="it must be a list of texts host:port"):
         UdpNode("udp://127.0.0.1:0", peers=peers)
+
+
+class Hanging(ScriptedTransport):
+    """One whose calls do not return."""
+
+    async def unsubscribe(self, content_topic: str, pubsub_topic: str) -> None:
+        await asyncio.sleep(3_600)
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        await asyncio.sleep(3_600)
+        return StorePage(())
+
+
+@virtual
+async def test_who_gives_up_a_call_of_a_transport_that_hangs_goes_on_at_once() -> None:
+    node = TransportNode(Hanging(), rng=OnTime())
+    await node.start()
+    await node.subscribe([TOPIC])
+    for call in (lambda: node.unsubscribe([TOPIC]), lambda: node.query_store(StoreQuery())):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await call()
+    assert node.subscriptions == ()
+    await node.stop()
+
+
+class Busy(ScriptedTransport):
+    """One that begins its work and then finds that it cannot connect."""
+
+    working: asyncio.Task[None]
+
+    async def connect(self, link: TransportLink) -> None:
+        self.working = link.run("polling", lambda: asyncio.sleep(3_600))
+        raise NodeError("nobody answers")
+
+
+@virtual
+async def test_a_start_that_fails_ends_what_the_transport_began() -> None:
+    transport = Busy()
+    with pytest.raises(NodeError, match="nobody answers"):
+        await TransportNode(transport, rng=OnTime()).start()
+    assert transport.working.cancelled()
+    assert transport.calls == ["disconnect"]
+
+
+class Early(ScriptedTransport):
+    """One that brings a message while it subscribes."""
+
+    async def subscribe(self, content_topic: str, pubsub_topic: str) -> None:
+        assert self.bring(content_topic, b"early", self.link.clock.epoch_ns())
+
+
+@virtual
+async def test_what_comes_while_a_topic_is_being_subscribed_is_heard() -> None:
+    node = TransportNode(Early(), rng=OnTime())
+    await node.start()
+    events = node.events()
+    await node.subscribe([TOPIC])
+    (event,) = await drain(events)
+    assert isinstance(event, MessageReceived)
+    assert event.envelope.payload == b"early"
+    await node.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 from conformance.vector_files import load
@@ -31,6 +32,7 @@ from shardwire.node.event_stream import RECEIVED_MESSAGES_MAX
 from shardwire.node.transport import Published, TransportNode
 from shardwire.node.transport import stamps as stamps_module
 from shardwire.node.transport.stamps import Stamps
+from shardwire.node.waku_message import encoded_size_bytes
 
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -222,6 +224,11 @@ async def test_what_can_never_be_sent_is_refused_at_once() -> None:
     assert (caught.value.payload_bytes > 1_000, caught.value.limit_bytes) == (True, 1_000)
     with pytest.raises(ConfigError, match="meta is 65 bytes"):
         await node.send(MessageEnvelope(TOPIC, b"", meta=b"m" * 65))
+    largest = MessageEnvelope(TOPIC, bytes(1_000), meta=b"m" * 64)
+    beyond_bytes = encoded_size_bytes(largest, NOW_NS) - 1_000
+    await node.send(replace(largest, payload=bytes(1_000 - beyond_bytes)))
+    with pytest.raises(PayloadTooLargeError, match="is 1001 bytes"):
+        await node.send(replace(largest, payload=bytes(1_001 - beyond_bytes)))
     with pytest.raises(ConfigError):
         await node.send(MessageEnvelope("room", b""))
     transport.link.max_message_size_bytes = 2_000
