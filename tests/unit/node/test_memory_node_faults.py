@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 import pytest
 
@@ -268,3 +269,91 @@ async def test_who_goes_offline_delays_nothing_for_others() -> None:
     listening.cancel()
     fates = [fate for record in network.trace for fate in record.outcomes if fate.receiver == "bob"]
     assert arrived_ms == sorted(delay_ms for fate in fates for delay_ms in fate.delays_ms)
+
+
+def told_to_the_loop() -> list[object]:
+    """Gets what a callback of the running loop raises."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    return told
+
+
+@virtual
+async def test_what_left_or_went_with_its_node_is_not_given_up_later() -> None:
+    told = told_to_the_loop()
+    network = MemoryNetwork(store=False)
+    alice, bob = await start(network, "alice"), await start(network, "bob")
+    for node in (alice, bob):
+        node.go_offline()
+        await node.send(MessageEnvelope(TOPIC, b"waits"))
+    await start(network, "carol")
+    alice.go_online()
+    await bob.stop()
+    await asyncio.sleep(100)
+    assert told == []
+
+
+def test_what_is_in_flight_to_one_receiver_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwire.node.inbox.IN_FLIGHT_MAX", 3)
+
+    async def main() -> None:
+        network = MemoryNetwork(NetworkConditions(delay_ms=(100, 100)), store=False)
+        alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
+        for _ in range(2):
+            # What arrived makes room.
+            for _ in range(4):
+                await alice.send(MessageEnvelope(TOPIC, b"x"))
+            await asyncio.sleep(1)
+        for _ in range(3):
+            await alice.send(MessageEnvelope(TOPIC, b"x"))
+        # What is lost with the connection does too.
+        bob.go_offline()
+        bob.go_online()
+        await alice.send(MessageEnvelope(TOPIC, b"x"))
+        await asyncio.sleep(1)
+        fates = [record.outcomes[0].outcome for record in network.trace]
+        assert fates == [*["delivered"] * 3, "overflow"] * 2 + ["offline"] * 3 + ["delivered"]
+
+    run_virtual(main())
+
+
+@virtual
+async def test_what_arrives_at_once_comes_behind_what_is_due() -> None:
+    network = MemoryNetwork(NetworkConditions(delay_ms=(100, 100)))
+    alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
+    stream = bob.events()
+
+    def send_second() -> None:
+        network.conditions = NetworkConditions()
+        with suppress(StopIteration):
+            alice.send(MessageEnvelope(TOPIC, b"second")).send(None)
+
+    # In the moment in which the first is due, and before it.
+    asyncio.get_running_loop().call_later(0.1, send_second)
+    await alice.send(MessageEnvelope(TOPIC, b"first"))
+    payloads = [event.envelope.payload for event in await drain(stream) if isinstance(event, MessageReceived)]
+    assert payloads == [b"first", b"second"]
+
+
+def test_a_message_that_one_of_two_readers_takes_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwire.node.event_stream.RECEIVED_MESSAGES_MAX", 1)
+
+    async def main() -> None:
+        network = MemoryNetwork()
+        alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
+        slow, quick = bob.events(), bob.events()
+        for _ in range(2):
+            await alice.send(MessageEnvelope(TOPIC, b"x"))
+            await drain(quick)
+        assert slow.refused == 1
+        assert [record.outcomes[0].outcome for record in network.trace] == ["delivered"] * 2
+
+    run_virtual(main())
+
+
+def test_a_node_whose_event_loop_is_closed_may_be_stopped_on_another() -> None:
+    network = MemoryNetwork()
+    node = network.create_node("alice")
+    asyncio.run(node.start())
+    asyncio.run(node.stop())
+    assert node.stopped
