@@ -31,9 +31,11 @@ from shardwire.node import (
     MqttNode,
     NodeConfig,
     StoreQuery,
+    running_clock,
 )
 from shardwire.node.mqtt import session as mqtt_session
 from shardwire.node.mqtt.transport import PUBLISH_HEADER_BYTES, TOPIC_BYTES
+from shardwire.node.transport.kept_connection import ConnectionLost
 
 SECRET = "open-sesame"
 BROKER_TOPIC = "shardwire/test/1/room/proto"
@@ -452,6 +454,30 @@ async def test_what_an_acknowledgement_says_decides(reason: int, permanent: bool
             await next_of(stream, MessagePropagated)
             assert node.counts["publish_retries"] == 1
         await node.stop(drain_timeout_ms=0)
+
+
+@real_time
+async def test_a_topic_that_a_broker_refuses_is_refused_each_time() -> None:
+    refused = [b"\x90\x04" + struct.pack(">HBB", number, 0, 0x87) for number in (1, 2)]
+    async with scripted_broker(connack(), *refused) as url:
+        node = MqttNode(url)
+        await node.start()
+        for _ in refused:
+            with pytest.raises(NodeError, match=r"lets this client not subscribe to .*: Not authorized"):
+                await node.subscribe([TOPIC])
+        assert node.subscriptions == ()
+        await node.stop()
+
+
+@real_time
+async def test_who_waits_for_room_at_a_broker_that_goes_is_told_so() -> None:
+    session = mqtt_session.MqttSession(running_clock(), lambda topic, data: None, lambda topic: topic)
+    await session._room.acquire()
+    waiting = asyncio.create_task(session.publish(BROKER_TOPIC, b"one"))
+    await asyncio.sleep(0)
+    session.break_("the broker was stopped")
+    with pytest.raises(ConnectionLost):
+        await waiting
 
 
 @real_time
