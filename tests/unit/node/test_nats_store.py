@@ -25,6 +25,7 @@ from shardwire.node import (
     StreamLimits,
 )
 from shardwire.node.nats import transport as nats_transport
+from shardwire.node.nats.store import NatsStore
 
 
 async def started(server: NatsServer, *topics: str) -> NatsNode:
@@ -95,6 +96,9 @@ async def test_the_stream_answers_by_hash_by_topic_and_by_time(tmp_path: Path) -
         for start_ns, end_ns, count in (
             (first_ns - 1, None, 25),
             (first_ns, first_ns + minute_ns, 25),
+            # Clocks of participants differ from the server's.
+            (first_ns + minute_ns // 6, None, 25),
+            (None, first_ns - minute_ns // 6, 25),
             (first_ns + minute_ns, None, 0),
             (None, first_ns - minute_ns, 0),
         ):
@@ -109,6 +113,8 @@ async def test_the_stream_answers_by_hash_by_topic_and_by_time(tmp_path: Path) -
                 await bob.query_store(StoreQuery(content_topics=(TOPIC,), cursor=cursor))
         with pytest.raises(ConfigError):
             await bob.query_store(StoreQuery(page_size=0))
+        strange = tuple(bytes([number]) * 32 for number in range(101))
+        assert (await bob.query_store(StoreQuery(message_hashes=strange, page_size=1_000))).cursor is not None
         await alice.stop()
         await bob.stop()
 
@@ -138,7 +144,8 @@ async def test_what_is_ephemeral_is_kept_by_nobody(tmp_path: Path) -> None:
         await alice.send(MessageEnvelope(TOPIC, b"now or never", ephemeral=True))
         received = await next_of(stream, MessageReceived)
         assert received.envelope == MessageEnvelope(TOPIC, b"now or never", ephemeral=True)
-        assert not [event for event in await drained(outcomes) if isinstance(event, MessageSent)]
+        told = [type(event) for event in await drained(outcomes)]
+        assert (MessagePropagated in told, MessageSent in told) == (True, False)
         assert (await bob.query_store(StoreQuery(content_topics=(TOPIC,)))).messages == ()
         assert (await bob.query_store(StoreQuery(message_hashes=(received.message_hash,)))).messages == ()
         await bob.unsubscribe([TOPIC])
@@ -159,12 +166,19 @@ async def test_what_others_file_under_the_subject_of_a_hash_is_passed_over(tmp_p
             subject = f"shardwire.test.1.room.proto.{name.hex()}"
             for garbage in (b"garbage", b""):
                 await client.jetstream().publish(subject, garbage)
+        # A message of another hash is no more the one that is looked for.
+        other = await client.jetstream().get_last_msg("shardwire", f"shardwire.test.1.room.proto.{hashes[0].hex()}")
+        nobodys = bytes(range(32))
+        genuine = await client.jetstream().get_msg("shardwire", 1)
+        assert genuine.data != other.data
+        await client.jetstream().publish(f"shardwire.test.1.room.proto.{nobodys.hex()}", genuine.data or b"")
+        assert (await node.query_store(StoreQuery(message_hashes=(nobodys,)))).messages == ()
         # Names no hash at all.
         await client.jetstream().publish("shardwire.test.1.room.proto.nothing", b"garbage")
         page = await node.query_store(StoreQuery(message_hashes=tuple(hashes)))
         assert [message.envelope.payload for message in page.messages if message.envelope] == [b"genuine", b"second"]
         listed = await all_pages(node, StoreQuery(content_topics=(TOPIC,), include_data=False))
-        assert {message.message_hash for page in listed for message in page} == set(hashes)
+        assert {message.message_hash for page in listed for message in page} == {*hashes, nobodys}
         read = await all_pages(node, StoreQuery(content_topics=(TOPIC,)))
         assert {message.message_hash for page in read for message in page} == set(hashes)
         await client.close()
@@ -234,8 +248,17 @@ async def test_a_stream_that_goes_away_stops_being_the_store_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nats_transport, "STORE_LOOK_MS", 100)
+    # It is not ready when it is looked for first.
+    reasons: list[str] = []
+    open_store = NatsStore.open
+
+    async def open_later(store: NatsStore, limits: StreamLimits) -> str | None:
+        return reasons.pop() if reasons else await open_store(store, limits)
+
+    monkeypatch.setattr(NatsStore, "open", open_later)
     with NatsServer(tmp_path, jetstream=True) as server:
         node = await started(server)
+        reasons += ["not ready"] * 2
         client = Client()
         await client.connect(server.url)
         await client.jetstream().delete_stream("shardwire")
