@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import shlex
 from pathlib import Path
 
 from cli_terminals import ROOT, Terminal
 from live_servers import NatsServer, free_port
+
+from shardwire.cli.network.chat import LINE_BYTES_MAX, read_lines
 
 CHANNEL = ("--channel", "lobby", "--topic", "/app/1/lobby/proto")
 
@@ -79,3 +83,24 @@ def test_the_tutorial_in_two_terminals(tmp_path: Path) -> None:
         for terminal in (alice, bob):
             terminal.end_input()
             assert terminal.wait() == 0, str(terminal)
+
+
+def test_an_input_without_line_ends_is_cut_into_lines_that_a_message_holds() -> None:
+    async def lines_of(given: bytes) -> list[bytes | None]:
+        reading, writing = os.pipe()
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        read_lines(lines, reading)
+        with os.fdopen(writing, "wb") as file:
+            await asyncio.to_thread(file.write, given)
+            await asyncio.to_thread(file.close)
+        found = [await lines.get()]
+        while found[-1] is not None:
+            found.append(await lines.get())
+        os.close(reading)
+        return found
+
+    given = b"x" * (2 * LINE_BYTES_MAX + 1) + b"\r\nshort\n" + b"y" * (LINE_BYTES_MAX + 1)
+    found = asyncio.run(lines_of(given))
+    assert max(len(line) for line in found if line is not None) == LINE_BYTES_MAX
+    assert b"".join(line for line in found if line is not None) == given.replace(b"\r\n", b"").replace(b"\n", b"")
+    assert found[-4:] == [b"short", b"y" * LINE_BYTES_MAX, b"y", None]

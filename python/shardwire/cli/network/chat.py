@@ -173,7 +173,9 @@ def _split(read: Callable[[], bytes], put: Callable[[bytes], None]) -> None:
     while piece := read():
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
-            put(line.rstrip(b"\r"))
+            line = line.rstrip(b"\r")
+            for begin in range(0, max(1, len(line)), LINE_BYTES_MAX):
+                put(line[begin : begin + LINE_BYTES_MAX])
         while len(rest) > LINE_BYTES_MAX:
             put(rest[:LINE_BYTES_MAX])
             rest = rest[LINE_BYTES_MAX:]
