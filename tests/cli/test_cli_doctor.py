@@ -14,6 +14,7 @@ from live_servers import Mosquitto, NatsServer, free_port
 from stub_waku_node import StubNetwork, StubNode, served
 
 from shardwire.cli.app import run
+from shardwire.cli.network import doctor
 
 
 async def examine(directory: Path, url: str, *options: str, code: int = 0, **settings: str) -> dict[str, Any]:
@@ -137,3 +138,14 @@ def test_neighbours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert any(problem.startswith(f"nothing is heard of 127.0.0.1:{away}: start it") for problem in problems)
     assert run(["doctor", "udp://127.0.0.1:0", "--wait", "0.1"]) == 0
     assert "note: nobody else is here so far" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "told"),
+    [(None, ""), (-10_000, ""), (10_000, ""), (-10_001, "10 s behind ours"), (10_001, "10 s ahead of ours")],
+)
+def test_a_clock_that_is_ahead_or_behind(ahead_ms: int | None, told: str) -> None:
+    report = doctor.Report()
+    doctor._look_at_clock(ahead_ms, report)
+    assert bool(report.problems) is bool(told)
+    assert all(told in problem for problem in report.problems)
