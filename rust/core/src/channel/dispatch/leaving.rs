@@ -88,7 +88,7 @@ impl Channel {
             may_take_late = late.is_some();
             let transmit = if let Some(late) = late {
                 late
-            } else if let Some(mut transmit) = self.poll_transmit(now, kinds) {
+            } else if let Some(mut transmit) = self.poll_by_turns(allowances, kinds, now) {
                 let is_first = self.is_first_again(&transmit);
                 if is_first {
                     transmit.kind = TransmitKind::First;
@@ -111,6 +111,19 @@ impl Channel {
             transmits.push(transmit);
         }
         (transmits, false)
+    }
+
+    /// What SDS hands out next. It has syncs first, and those come again and again: the last place that a content may
+    /// take goes to one that waits, which acknowledges as well, or it would never leave under a tight limit.
+    fn poll_by_turns(
+        &mut self,
+        allowances: &[Allowance],
+        kinds: Kinds,
+        now: Now,
+    ) -> Option<Transmit> {
+        let contents = self.dispatch.contents_of_last_place(allowances, kinds);
+        let content = contents.and_then(|contents| self.poll_transmit(now, contents));
+        content.or_else(|| self.poll_transmit(now, kinds))
     }
 
     /// Whether a content that SDS hands out again is the first of its send that takes a place.

@@ -403,6 +403,34 @@ fn no_more_is_prepared_than_there_are_places() {
 }
 
 #[test]
+fn a_sync_takes_the_last_place_that_a_content_may_take_where_no_content_waits() {
+    use TransmitKind::{First, Sync};
+    for (allowance, expected) in [
+        (messages(1), vec![First]),
+        (messages(2), vec![Sync, First]),
+        // The content says what the sync would.
+        (places(2, 1, Kinds::NONE), vec![First]),
+        // What is kept for syncs is theirs.
+        (places(2, 2, Kinds::NONE), vec![Sync]),
+    ] {
+        let mut alice = Alice::new();
+        let content = &segments(&payload(1, 100))[0];
+        alice.hear(message("carol", &id(OTHER, 0), content));
+        alice.wait(config().acknowledgement_timeout_ms);
+        alice.allowances = vec![allowance];
+        alice.submit(ONE, 1, 0);
+        let left = alice.poll().into_iter();
+        assert_eq!(left.map(|it| it.kind).collect::<Vec<_>>(), expected);
+    }
+    let mut alice = Alice::new();
+    let content = &segments(&payload(1, 100))[0];
+    alice.hear(message("carol", &id(OTHER, 0), content));
+    alice.wait(config().acknowledgement_timeout_ms);
+    alice.allowances = vec![messages(1)];
+    assert_eq!(alice.poll()[0].kind, Sync);
+}
+
+#[test]
 fn nothing_is_held_that_waits_for_room_or_for_its_time() {
     let mut alice = Alice::of(Config {
         outgoing_buffer_messages_max: 1,
