@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
-from shardwire.config.checks import check_bools, check_choices, refuse
+from shardwire.config.checks import INTEGER_MAX, check_bools, check_choices, refuse
 from shardwire.config.rate_limit import RateLimitConfig
 from shardwire.config.sds import SdsConfig, SyncConfig
 from shardwire.config.segmentation import SegmentationConfig, refuse_size
@@ -18,6 +18,9 @@ Redelivery = Literal["at-least-once", "at-most-once"]
 Repair = Literal["auto", "arq", "parity"]
 
 T = TypeVar("T", bound="ChannelConfig")
+
+# Nobody with a longer one is heard.
+SENDER_ID_BYTES_MAX = 256
 
 
 class ChannelChanges(TypedDict, total=False):
@@ -93,15 +96,16 @@ class ChannelConfig:
 
     def _check_delivered_when(self) -> None:
         value: Any = self.delivered_when
-        if value == "any":
+        if isinstance(value, str) and value == "any":
             return
-        if isinstance(value, Set) and value and all(isinstance(name, str) and name for name in value):
+        if isinstance(value, Set) and value and all(_may_be_sender_id(name) for name in value):
             object.__setattr__(self, "delivered_when", frozenset(value))
             return
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise refuse(
-                self, "delivered_when", value, "'any', an integer of at least 1 or a non-empty set of sender ids"
-            )
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= INTEGER_MAX:
+            is_too_large = isinstance(value, int) and value > INTEGER_MAX
+            integer = f"from 1 to {INTEGER_MAX}" if is_too_large else "of at least 1"
+            ids = f"a non-empty set of sender ids, of 1 to {SENDER_ID_BYTES_MAX} bytes each"
+            raise refuse(self, "delivered_when", value, f"'any', an integer {integer} or {ids}")
 
     @classmethod
     def logos(cls, **changes: Unpack[ChannelChanges]) -> Self:
@@ -136,6 +140,15 @@ class ChannelConfig:
         """
         sds, sync = without_store(self.sds, self.sync, members)
         return replace(self, sds=sds, sync=sync)
+
+
+def _may_be_sender_id(name: object) -> bool:
+    if not isinstance(name, str):
+        return False
+    try:
+        return 1 <= len(name.encode()) <= SENDER_ID_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
 
 
 _DEFAULT_SDS = SdsConfig()
