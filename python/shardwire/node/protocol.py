@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from shardwire.config import RateLimitConfig, SdsConfig, SegmentationConfig
-from shardwire.config.checks import check_integers
+from shardwire.config.checks import INTEGER_MIN, check_bools, check_integers, check_list, refuse
 from shardwire.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -212,6 +212,9 @@ class StoreQuery:
         page_size: Most messages in a page.
         forward: Oldest first where True.
         include_data: Whether messages come with their payloads.
+
+    Raises:
+        ConfigError: A field is of another type, or `page_size` below 1: names it and its value.
     """
 
     message_hashes: tuple[bytes, ...] = ()
@@ -222,6 +225,19 @@ class StoreQuery:
     page_size: int = 100
     forward: bool = True
     include_data: bool = True
+
+    def __post_init__(self) -> None:
+        # A text would be taken letter by letter, and a store has nothing of those. A cursor is its node's alone.
+        for name, what, kind in (("message_hashes", "hashes", bytes), ("content_topics", "topics", str)):
+            value = getattr(self, name)
+            check_list(f"StoreQuery.{name}", value, what)
+            if not all(isinstance(one, kind) for one in value):
+                raise refuse(self, name, value, f"a list of {what}, each {kind.__name__}")
+        for name in ("start_time_ns", "end_time_ns"):
+            if getattr(self, name) is not None:
+                check_integers(self, INTEGER_MIN, (name,))
+        check_integers(self, 1, ("page_size",))
+        check_bools(self, ("forward", "include_data"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
 
-from shardwire.errors import ConfigError, NodeError
+from shardwire.errors import NodeError
 from shardwire.node.protocol import MessageEnvelope, StoredMessage, StorePage, StoreQuery
 
 PAGE_SIZE_MAX = 100
@@ -50,11 +50,8 @@ class MessageStore:
         """Answers one page: going back in time page by page where `forward` is False, each page oldest first.
 
         Raises:
-            ConfigError: `page_size` is below 1.
             NodeError: The cursor names no message of this store.
         """
-        if query.page_size < 1:
-            raise ConfigError(f"StoreQuery.page_size is {query.page_size}: it must be at least 1")
         page_size = min(query.page_size, PAGE_SIZE_MAX)
         found = self._find_by_hash(query) if query.message_hashes else self._find_by_topic(query)
         page = list(islice(found, page_size + 1))

@@ -44,7 +44,7 @@ def query_parameters(
     Raises:
         ConfigError: The query asks for what this dialect cannot answer.
     """
-    if not 1 <= query.page_size <= PAGE_SIZE_MAX:
+    if query.page_size > PAGE_SIZE_MAX:
         raise ConfigError(f"StoreQuery.page_size is {query.page_size}: it must be from 1 to {PAGE_SIZE_MAX}")
     write_hash = _base64_hash if dialect == "go-waku" else _hex_hash
     parameters = {

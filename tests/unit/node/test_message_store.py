@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -118,5 +119,26 @@ def test_wrong_queries_are_refused() -> None:
     store, _ = filled(3)
     with pytest.raises(NodeError, match="cursor names no message"):
         store.query(StoreQuery(cursor=name_of(99)))
-    with pytest.raises(ConfigError, match="page_size is 0"):
-        store.query(StoreQuery(page_size=0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"page_size": 0}, "page_size is 0"),
+        ({"page_size": 1.5}, "page_size is 1.5"),
+        ({"page_size": True}, "page_size is True"),
+        ({"content_topics": TOPICS[0]}, "content_topics is '/"),
+        ({"content_topics": (b"topic",)}, "content_topics is (b'topic',)"),
+        ({"message_hashes": name_of(1)}, "message_hashes is b"),
+        ({"message_hashes": ("hash",)}, "message_hashes is ('hash',)"),
+        ({"start_time_ns": "now"}, "start_time_ns is 'now'"),
+        ({"end_time_ns": 1 << 63}, f"end_time_ns is {1 << 63}"),
+        ({"forward": None}, "forward is None"),
+        ({"include_data": 1}, "include_data is 1"),
+    ],
+    ids=str,
+)
+def test_a_query_with_a_field_of_a_wrong_type_is_refused_by_its_name(wrong: dict[str, object], said: str) -> None:
+    """A topic given as a text would be taken letter by letter, and a store has nothing of those."""
+    with pytest.raises(ConfigError, match=re.escape(f"StoreQuery.{said}")):
+        StoreQuery(**wrong)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from nats.js import JetStreamContext, api
 from nats.js import errors as js_errors
 
 from shardwire._native import WakuMessage, message_hash
-from shardwire.errors import ConfigError, NodeError
+from shardwire.errors import NodeError
 from shardwire.node.nats.session import NatsSession
 from shardwire.node.nats.status import NatsStreamStatus
 from shardwire.node.nats.stream import StreamLimits
@@ -116,10 +116,7 @@ class NatsStore:
 
         Raises:
             NodeError: The stream did not answer.
-            ConfigError: `page_size` is below 1.
         """
-        if query.page_size < 1:
-            raise ConfigError(f"StoreQuery.page_size is {query.page_size}: it must be at least 1")
         try:
             if query.message_hashes:
                 page = self._by_hash(query, tuple(query.content_topics or subscribed))
