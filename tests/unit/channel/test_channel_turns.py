@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from channel_world import World, run_world
 
-from shardwire.config import ChannelConfig, RateLimitConfig, SyncConfig
+from shardwire.channel import create_reliable_channel
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
+from shardwire.node import MemoryNetwork, NodeConfig, run_virtual
 
 EPOCH_MS = 60_000
+TOPIC = "/app/1/turns/proto"
+# Nothing but what is sent takes of the quota of such a channel.
+QUIET = ChannelConfig.logos(
+    sds=SdsConfig(acknowledgement_timeout_ms=36_000_000, enable_repair=False),
+    sync=SyncConfig(sync_min_interval_ms=0, acknowledgement_sync=False, query_on_connect=False),
+)
 
 
 def limit(places: int) -> RateLimitConfig:
@@ -33,3 +42,37 @@ def test_syncs_of_each_epoch_keep_no_message_waiting_for_ever(places: int) -> No
         assert bob.stats()["dispatched_sync"] > 0
 
     assert run_world(scenario).messages("bob") == messages
+
+
+@pytest.mark.parametrize("places", [1, 2, 4])
+def test_channels_of_a_node_that_are_more_than_its_places_take_turns(places: int) -> None:
+    """Of more than one place one is kept for acknowledgements."""
+    names = [f"channel {number}" for number in range(5)]
+    heard: Counter[str] = Counter()
+
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=7)
+        sending = network.create_node("alice", NodeConfig(rate_limit_config=limit(places)))
+        hearing = network.create_node("bob")
+        for node in (sending, hearing):
+            await node.start()
+        channels = []
+        for name in names:
+            receiver = await create_reliable_channel(hearing, name, TOPIC, "bob", config=QUIET)
+            receiver.on_message_received(lambda event: heard.update([event.message.decode()]))
+            channels += [receiver, await create_reliable_channel(sending, name, TOPIC, "alice", config=QUIET)]
+        # The first has more to say than all the time allows.
+        for _ in range(100):
+            await channels[1].send(names[0].encode())
+        for name, sender in zip(names[1:], channels[3::2], strict=True):
+            for _ in range(3):
+                await sender.send(name.encode())
+        epochs = 30 // max(1, places - 1)
+        await asyncio.sleep(epochs * EPOCH_MS / 1000)
+        for channel in channels:
+            await channel.close()
+        assert [heard[name] for name in names[1:]] == [3, 3, 3, 3]
+        # Nothing is lost by that: each epoch carries what it may.
+        assert heard.total() >= (epochs - 1) * max(1, places - 1)
+
+    run_virtual(scenario(), limit_ms=10_000_000)

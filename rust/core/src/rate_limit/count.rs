@@ -205,14 +205,20 @@ impl Count {
 
     /// What may leave now.
     ///
-    /// `left_to_others` are places that others may claim; acknowledgements take them all the same. While it is paused
-    /// nothing that counts leaves, though places are left.
-    pub fn allowance(&mut self, now: Moment, left_to_others: i64, is_paused: bool) -> Allowance {
+    /// `left_to_others` are places that others may claim; acknowledgements take them all the same, but for `turns` of
+    /// them. While it is paused nothing that counts leaves, though places are left.
+    pub fn allowance(
+        &mut self,
+        now: Moment,
+        left_to_others: i64,
+        turns: i64,
+        is_paused: bool,
+    ) -> Allowance {
         let left = self.left(now);
         let (mut open_left, mut sync_left) = if self.behind_ms(now) > 0 {
             (0, self.left_behind(now))
         } else {
-            (left - self.reserve - left_to_others, left)
+            (left - self.reserve - left_to_others, (left - turns).max(0))
         };
         if is_paused {
             (open_left, sync_left) = (0, 0);

@@ -35,6 +35,12 @@ struct Member {
     is_active: bool,
     /// Whether it asked for any in this epoch, or joined in it.
     asked: bool,
+    /// Whether it asked for any in this epoch in vain, acknowledgements aside.
+    refused: bool,
+    /// The epoch since which it is passed over: it asked, and got no place.
+    passed_over_since: Option<i64>,
+    /// Whether a place of this epoch is kept for it since it was passed over.
+    has_turn: bool,
     requests: VecDeque<Request>,
 }
 
@@ -63,6 +69,9 @@ impl Members {
             granted: 0,
             is_active: true,
             asked: true,
+            refused: false,
+            passed_over_since: None,
+            has_turn: false,
             requests: VecDeque::new(),
         });
         id
@@ -74,19 +83,41 @@ impl Members {
         place.map_or_else(VecDeque::new, |place| self.members.remove(place).requests)
     }
 
-    /// The newest epoch that is open.
-    pub fn enter(&mut self, epoch: i64) {
+    /// The newest epoch that is open, and how many places it has beside those for acknowledgements.
+    pub fn enter(&mut self, epoch: i64, places: i64) {
         if epoch == self.epoch {
             return;
         }
         let follows = epoch == self.epoch + 1;
-        self.epoch = epoch;
+        let left = std::mem::replace(&mut self.epoch, epoch);
         for member in &mut self.members {
+            let had_turn = std::mem::take(&mut member.has_turn);
+            let was_refused = std::mem::take(&mut member.refused);
+            if member.granted > 0 || (had_turn && !member.asked) {
+                member.passed_over_since = None;
+            } else if was_refused {
+                member.passed_over_since.get_or_insert(left);
+            }
             // What waits is asked for in each epoch in which it does.
             let asks = member.requests.iter().any(Request::claims_share);
             member.is_active = asks || (follows && member.asked);
             member.asked = asks;
             member.granted = 0;
+        }
+        self.give_turns(places);
+    }
+
+    /// Of places that are over when all have equal shares, one each is kept for those who were passed over, the longest
+    /// first: else those who ask first would have all of them in each epoch.
+    fn give_turns(&mut self, places: i64) {
+        let sharing = |member: &&mut Member| member.is_active || member.passed_over_since.is_some();
+        let mut sharers: Vec<_> = self.members.iter_mut().filter(sharing).collect();
+        let over = usize::try_from(places).unwrap_or(0) % sharers.len().max(1);
+        sharers.retain(|member| member.passed_over_since.is_some());
+        // Stable: of those who wait equally long the first who joined.
+        sharers.sort_by_key(|member| member.passed_over_since);
+        for member in sharers.into_iter().take(over) {
+            member.has_turn = true;
         }
     }
 
@@ -136,11 +167,25 @@ impl Members {
         member.map_or(0, |member| member.granted)
     }
 
+    /// It asked for one more in vain.
+    pub fn refuse(&mut self, id: MemberId) {
+        if let Some(member) = self.get_mut(id) {
+            member.refused = true;
+        }
+    }
+
     /// It got one more.
     pub fn grant(&mut self, id: MemberId) {
         if let Some(member) = self.get_mut(id) {
             member.granted += 1;
         }
+    }
+
+    /// Places that are kept for others who were passed over, for whose turn acknowledgements wait as well.
+    pub fn turns_of_others(&self, id: MemberId) -> i64 {
+        let others = self.members.iter().filter(|other| other.id != id);
+        let waiting = others.filter(|other| other.has_turn && other.granted == 0);
+        i64::try_from(waiting.count()).expect("members are in memory")
     }
 
     /// What the other active members have not got of their equal shares of these places.

@@ -133,8 +133,9 @@ impl SharedQuota {
     pub fn allowance(&mut self, member: MemberId, now: Moment) -> Allowance {
         self.advance(now);
         let is_paused = self.pause.holds(now.epoch_ms);
-        let left_to_others = self.left_to_others(member, now.epoch_ms);
-        self.count.allowance(now, left_to_others, is_paused)
+        let turns = self.members.turns_of_others(member);
+        let left_to_others = self.left_to_others(member, now.epoch_ms).max(turns);
+        self.count.allowance(now, left_to_others, turns, is_paused)
     }
 
     /// Unix time at which more may leave, where nothing may now.
@@ -223,6 +224,8 @@ impl SharedQuota {
                 self.members.grant(served.member);
                 served.counted += 1;
                 served.repairs += i64::from(kind == TransmitKind::Repair);
+            } else if !is_granted && kind != TransmitKind::Sync {
+                self.members.refuse(served.member);
             }
         }
         let must_be_stored = round.iter().any(|served| served.counted > 0);
@@ -311,7 +314,8 @@ impl SharedQuota {
 
     fn advance(&mut self, now: Moment) {
         self.count.advance(now);
-        self.members.enter(self.count.epoch());
+        self.members
+            .enter(self.count.epoch(), self.count.open_quota());
     }
 
     /// Places that the other active members have not claimed of their shares yet.

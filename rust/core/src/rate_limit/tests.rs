@@ -572,6 +572,57 @@ fn who_asks_in_one_moment_gets_the_same() {
 }
 
 #[test]
+fn members_that_are_more_than_the_places_take_turns() {
+    for (quota, ack_reserve, members) in [(1, 0, 2), (1, 0, 3), (2, 1, 4), (3, 0, 5), (4, 1, 7)] {
+        let mut shared = Shared::new(
+            Terms {
+                quota,
+                ack_reserve,
+                ..TERMS
+            },
+            members,
+            0,
+        );
+        let epochs = 60;
+        let mut granted = vec![0; members];
+        for epoch in 0..epochs {
+            // The first always comes first, alone in its round.
+            for (member, granted) in granted.iter_mut().enumerate() {
+                let now = at(epoch * EPOCH_MS);
+                let allowance = shared.quota.allowance(shared.members[member], now);
+                if allowance.kinds(0).has(TransmitKind::First) || epoch % 2 == 0 {
+                    *granted += shared.take(member, TransmitKind::First, 1, now);
+                }
+            }
+        }
+        let least = granted.iter().min().unwrap();
+        let share = epochs * (quota - ack_reserve) / i64::try_from(members).unwrap();
+        assert!(*least >= share / 2, "{granted:?} of {share} each");
+        assert!(
+            granted.iter().sum::<i64>() >= epochs * (quota - ack_reserve) / 2,
+            "{granted:?}"
+        );
+    }
+}
+
+#[test]
+fn a_turn_is_kept_for_an_epoch_and_from_acknowledgements_too() {
+    let mut shared = Shared::new(Terms { quota: 1, ..TERMS }, 3, 0);
+    assert_eq!(shared.spend(TransmitKind::First, 0), 1);
+    for member in [1, 2] {
+        assert_eq!(shared.take(member, TransmitKind::First, 1, 1), 0);
+    }
+    // The second has the next epoch, whoever asks before it.
+    assert_eq!(shared.spend(TransmitKind::Sync, EPOCH_MS), 0);
+    assert_eq!(shared.take(2, TransmitKind::First, 1, EPOCH_MS), 0);
+    assert_eq!(shared.take(1, TransmitKind::First, 2, EPOCH_MS), 1);
+    // The third has the one after that, and does not ask: it has lost its turn.
+    assert_eq!(shared.spend(TransmitKind::First, 2 * EPOCH_MS), 0);
+    assert_eq!(shared.spend(TransmitKind::First, 3 * EPOCH_MS - 1), 0);
+    assert_eq!(shared.spend(TransmitKind::First, 3 * EPOCH_MS), 1);
+}
+
+#[test]
 fn who_was_idle_for_an_epoch_is_left_nothing() {
     let mut shared = Shared::new(TERMS, 2, 0);
     // Both joined in it.
