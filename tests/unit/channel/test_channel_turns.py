@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from channel_world import World, run_world
 
-from shardwire.channel import create_reliable_channel
+from shardwire.channel import ReliableChannel, create_reliable_channel
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
-from shardwire.node import MemoryNetwork, NodeConfig, run_virtual
+from shardwire.node import MemoryNetwork, NetworkConditions, NodeConfig, run_virtual
 
 EPOCH_MS = 60_000
 TOPIC = "/app/1/turns/proto"
@@ -76,3 +78,36 @@ def test_channels_of_a_node_that_are_more_than_its_places_take_turns(places: int
         assert heard.total() >= (epochs - 1) * max(1, places - 1)
 
     run_virtual(scenario(), limit_ms=10_000_000)
+
+
+def test_syncs_of_some_channels_keep_messages_of_another_waiting_no_longer_than_a_few_epochs() -> None:
+    """Of five places three are kept for syncs, and those of three channels would take them all."""
+    quota = replace(limit(5), ack_reserve=0.5)
+    config = ChannelConfig.logos(sync=SyncConfig(sync_min_interval_ms=5_000))
+    heard: list[bytes] = []
+
+    async def scenario() -> None:
+        network = MemoryNetwork(NetworkConditions(delay_ms=(1, 50)), seed=1, store=False)
+        channels: dict[str, list[ReliableChannel]] = {}
+        for name in ("alice", "bob"):
+            node = network.create_node(name, NodeConfig(rate_limit_config=quota))
+            await node.start()
+            channels[name] = [
+                await create_reliable_channel(
+                    node, f"channel {number}", TOPIC, name, config=config, rng=random.Random(number)
+                )
+                for number in range(3)
+            ]
+        alice, bob = channels["alice"][-1], channels["bob"][-1]
+        bob.on_message_received(lambda event: heard.append(event.message))
+        for channel in channels["bob"]:
+            await channel.send(b"so that there is something to name")
+        await asyncio.sleep(10 * EPOCH_MS / 1000)
+        for number in range(5):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(15 * EPOCH_MS / 1000)
+        for channel in channels["alice"] + channels["bob"]:
+            await channel.close()
+
+    run_virtual(scenario(), limit_ms=10_000_000)
+    assert heard == [b"0", b"1", b"2", b"3", b"4"]

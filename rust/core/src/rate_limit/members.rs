@@ -35,9 +35,10 @@ struct Member {
     is_active: bool,
     /// Whether it asked for any in this epoch, or joined in it.
     asked: bool,
-    /// Whether it asked for any in this epoch in vain, acknowledgements aside.
+    /// Whether it asked for a place of a content in this epoch in vain, and whether it got one.
     refused: bool,
-    /// The epoch since which it is passed over: it asked, and got no place.
+    has_content: bool,
+    /// The epoch since which it is passed over: it asked for a content, and got no place.
     passed_over_since: Option<i64>,
     /// Whether a place of this epoch is kept for it since it was passed over.
     has_turn: bool,
@@ -70,6 +71,7 @@ impl Members {
             is_active: true,
             asked: true,
             refused: false,
+            has_content: false,
             passed_over_since: None,
             has_turn: false,
             requests: VecDeque::new(),
@@ -93,7 +95,8 @@ impl Members {
         for member in &mut self.members {
             let had_turn = std::mem::take(&mut member.has_turn);
             let was_refused = std::mem::take(&mut member.refused);
-            if member.granted > 0 || (had_turn && !member.asked) {
+            let had_content = std::mem::take(&mut member.has_content);
+            if had_content || (had_turn && !member.asked) {
                 member.passed_over_since = None;
             } else if was_refused {
                 member.passed_over_since.get_or_insert(left);
@@ -107,16 +110,16 @@ impl Members {
         self.give_turns(places);
     }
 
-    /// Of places that are over when all have equal shares, one each is kept for those who were passed over, the longest
-    /// first: else those who ask first would have all of them in each epoch.
+    /// As far as there are places, one each is kept for those who were passed over, the longest first: else those who
+    /// ask first, and acknowledgements, would have all of them in each epoch.
     fn give_turns(&mut self, places: i64) {
-        let sharing = |member: &&mut Member| member.is_active || member.passed_over_since.is_some();
-        let mut sharers: Vec<_> = self.members.iter_mut().filter(sharing).collect();
-        let over = usize::try_from(places).unwrap_or(0) % sharers.len().max(1);
-        sharers.retain(|member| member.passed_over_since.is_some());
+        let members = self.members.iter_mut();
+        let passed_over = |member: &&mut Member| member.passed_over_since.is_some();
+        let mut waiting: Vec<_> = members.filter(passed_over).collect();
         // Stable: of those who wait equally long the first who joined.
-        sharers.sort_by_key(|member| member.passed_over_since);
-        for member in sharers.into_iter().take(over) {
+        waiting.sort_by_key(|member| member.passed_over_since);
+        let places = usize::try_from(places).unwrap_or(0);
+        for member in waiting.into_iter().take(places) {
             member.has_turn = true;
         }
     }
@@ -168,23 +171,30 @@ impl Members {
     }
 
     /// It asked for one more in vain.
-    pub fn refuse(&mut self, id: MemberId) {
+    pub fn refuse(&mut self, id: MemberId, kind: TransmitKind) {
         if let Some(member) = self.get_mut(id) {
-            member.refused = true;
+            member.refused |= is_content(kind);
         }
     }
 
     /// It got one more.
-    pub fn grant(&mut self, id: MemberId) {
+    pub fn grant(&mut self, id: MemberId, kind: TransmitKind) {
         if let Some(member) = self.get_mut(id) {
             member.granted += 1;
+            member.has_content |= is_content(kind);
         }
+    }
+
+    /// Whether it is its turn: it may have a place that acknowledgements of others left to it.
+    pub fn has_turn(&self, id: MemberId) -> bool {
+        let member = self.members.iter().find(|member| member.id == id);
+        member.is_some_and(|member| member.has_turn && !member.has_content)
     }
 
     /// Places that are kept for others who were passed over, for whose turn acknowledgements wait as well.
     pub fn turns_of_others(&self, id: MemberId) -> i64 {
         let others = self.members.iter().filter(|other| other.id != id);
-        let waiting = others.filter(|other| other.has_turn && other.granted == 0);
+        let waiting = others.filter(|other| other.has_turn && !other.has_content);
         i64::try_from(waiting.count()).expect("members are in memory")
     }
 
@@ -210,4 +220,12 @@ impl Members {
         self.ids_used += 1;
         self.ids_used
     }
+}
+
+/// Whether it is a part of a message of one's own, which acknowledgements must not keep waiting for ever.
+fn is_content(kind: TransmitKind) -> bool {
+    matches!(
+        kind,
+        TransmitKind::First | TransmitKind::Further | TransmitKind::Retransmission
+    )
 }

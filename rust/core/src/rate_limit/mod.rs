@@ -135,7 +135,14 @@ impl SharedQuota {
         let is_paused = self.pause.holds(now.epoch_ms);
         let turns = self.members.turns_of_others(member);
         let left_to_others = self.left_to_others(member, now.epoch_ms).max(turns);
-        self.count.allowance(now, left_to_others, turns, is_paused)
+        let mut allowance = self.count.allowance(now, left_to_others, turns, is_paused);
+        if self.members.has_turn(member) {
+            // What acknowledgements took of the places of messages they have left of their reserve. While the clock is
+            // behind none is left.
+            let one = allowance.left.min(allowance.sync_left).min(1);
+            allowance.open_left = allowance.open_left.max(one);
+        }
+        allowance
     }
 
     /// Unix time at which more may leave, where nothing may now.
@@ -221,11 +228,11 @@ impl SharedQuota {
             served.granted.push(is_granted);
             if is_granted && !self.count.free_kinds().has(kind) {
                 self.count.take(kind, now);
-                self.members.grant(served.member);
+                self.members.grant(served.member, kind);
                 served.counted += 1;
                 served.repairs += i64::from(kind == TransmitKind::Repair);
-            } else if !is_granted && kind != TransmitKind::Sync {
-                self.members.refuse(served.member);
+            } else if !is_granted {
+                self.members.refuse(served.member, kind);
             }
         }
         let must_be_stored = round.iter().any(|served| served.counted > 0);

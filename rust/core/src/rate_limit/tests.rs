@@ -623,6 +623,31 @@ fn a_turn_is_kept_for_an_epoch_and_from_acknowledgements_too() {
 }
 
 #[test]
+fn acknowledgements_of_others_keep_no_content_waiting_for_ever() {
+    let terms = Terms {
+        quota: 5,
+        ack_reserve: 3,
+        ..TERMS
+    };
+    let mut shared = Shared::new(terms, 3, 0);
+    let mut got = 0;
+    for epoch in 0..10 {
+        let now = at(epoch * EPOCH_MS);
+        for member in [0, 1] {
+            shared.take(member, TransmitKind::Sync, 2, now);
+        }
+        let sync = shared.take(2, TransmitKind::Sync, 1, now);
+        got += shared.take(2, TransmitKind::First, 1, now);
+        assert!(shared.used() <= 5, "{sync}");
+    }
+    assert!(got >= 4, "{got}");
+    // A clock that stands before the epoch on record opens nothing for whose turn it is.
+    let before = at(9 * EPOCH_MS - 1);
+    let member = shared.members[2];
+    assert_eq!(shared.quota.allowance(member, before).open_left, 0);
+}
+
+#[test]
 fn who_was_idle_for_an_epoch_is_left_nothing() {
     let mut shared = Shared::new(TERMS, 2, 0);
     // Both joined in it.
