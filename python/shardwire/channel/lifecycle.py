@@ -36,6 +36,7 @@ from shardwire.config import (
     ReliableChannelOptions,
     SegmentationConfig,
 )
+from shardwire.config.channel import ID_BYTES_MAX
 from shardwire.config.checks import check_kind
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
@@ -51,8 +52,6 @@ from shardwire.segmentation.parameters import native_parameters
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger("shardwire.channel.peers")
 
-# Ids travel in every message, twice in a history entry.
-ID_BYTES_MAX = 256
 # 23/WAKU2-TOPICS: /application/version/name/encoding, after a generation where there is one.
 _CONTENT_TOPIC = re.compile(r"(/[^/]+){4,5}")
 # A partial message waits so many epochs for its next segment: one that begins just after the last one left, and one

@@ -19,8 +19,8 @@ Repair = Literal["auto", "arq", "parity"]
 
 T = TypeVar("T", bound="ChannelConfig")
 
-# Nobody with a longer one is heard.
-SENDER_ID_BYTES_MAX = 256
+# Ids of channels and participants travel in every message, those of participants twice in a history entry.
+ID_BYTES_MAX = 256
 
 
 class ChannelChanges(TypedDict, total=False):
@@ -104,7 +104,7 @@ class ChannelConfig:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= INTEGER_MAX:
             is_too_large = isinstance(value, int) and value > INTEGER_MAX
             integer = f"from 1 to {INTEGER_MAX}" if is_too_large else "of at least 1"
-            ids = f"a non-empty set of sender ids, of 1 to {SENDER_ID_BYTES_MAX} bytes each"
+            ids = f"a non-empty set of sender ids, of 1 to {ID_BYTES_MAX} bytes each"
             raise refuse(self, "delivered_when", value, f"'any', an integer {integer} or {ids}")
 
     @classmethod
@@ -146,7 +146,7 @@ def _may_be_sender_id(name: object) -> bool:
     if not isinstance(name, str):
         return False
     try:
-        return 1 <= len(name.encode()) <= SENDER_ID_BYTES_MAX
+        return 1 <= len(name.encode()) <= ID_BYTES_MAX
     except UnicodeEncodeError:
         return False
 

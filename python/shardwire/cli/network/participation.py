@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.channel.lifecycle import ID_BYTES_MAX
 from shardwire.cli.network.interruption import Interruption
 from shardwire.cli.network.output import Output, tell_received
 from shardwire.config import ChannelConfig
+from shardwire.config.channel import ID_BYTES_MAX
 from shardwire.encryption import Encryption
 from shardwire.errors import ConfigError, MissingLibraryError, PersistenceError
 from shardwire.events import (
