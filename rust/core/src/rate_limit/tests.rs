@@ -634,7 +634,7 @@ fn acknowledgements_of_others_keep_no_content_waiting_for_ever() {
     for epoch in 0..10 {
         let now = at(epoch * EPOCH_MS);
         for member in [0, 1] {
-            shared.take(member, TransmitKind::Sync, 2, now);
+            shared.take(member, TransmitKind::Sync, 3, now);
         }
         // A channel asks for its content first where there is one place.
         got += shared.take(2, TransmitKind::First, 1, now);
