@@ -1587,6 +1587,8 @@ class SharedQuota:
         """Whether an epoch is entered at this time in which what nodes hold counts."""
     def allowance(self, member: int, epoch_ms: int, in_flight: int) -> Allowance:
         """What a member may prepare now."""
+    def pass_over(self, member: int, epoch_ms: int, in_flight: int) -> None:
+        """Contents of a member wait, and it asks for no place, since none is open: it is as if it had asked in vain."""
     def reopens_at_ms(self, member: int, epoch_ms: int) -> int:
         """Unix time at which more may leave, where nothing may now."""
     @property

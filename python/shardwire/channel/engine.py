@@ -238,6 +238,9 @@ class Engine:
         transmits, is_limited = self.machine.poll_transmits(self.quota.allowances(now.epoch_ms), now)
         if is_limited:
             self._limit_notices.on_limited(now)
+            waiting = self.machine.waiting()
+            if any(waiting[kind] for kind in CONTENTS):
+                self.quota.pass_over(now.epoch_ms)
         return transmits
 
     def begin_delivery(self, may_hand_over: Callable[[], bool], now: Now) -> Delivery | None:

@@ -125,6 +125,10 @@ impl SharedQuota {
         self.held().allowance(member, now).into()
     }
 
+    fn pass_over(&self, member: u64, epoch_ms: i64, in_flight: i64) {
+        self.held().pass_over(member, at(epoch_ms, in_flight));
+    }
+
     fn reopens_at_ms(&self, member: u64, epoch_ms: i64) -> i64 {
         self.held().reopens_at_ms(member, epoch_ms)
     }

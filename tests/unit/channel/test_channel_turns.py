@@ -111,3 +111,66 @@ def test_syncs_of_some_channels_keep_messages_of_another_waiting_no_longer_than_
 
     run_virtual(scenario(), limit_ms=10_000_000)
     assert heard == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("own", [None, 5])
+def test_syncs_of_every_second_keep_nobodys_messages_waiting_for_ever(own: int | None) -> None:
+    """Of three places two are kept for syncs: those that came too late for one epoch come first in the next."""
+    quota = replace(limit(3), ack_reserve=0.5)
+    sync = SyncConfig(sync_min_interval_ms=1_000)
+    config = ChannelConfig.waku(sync=sync, rate_limit=RateLimitConfig() if own is None else limit(own))
+    heard: dict[str, list[bytes]] = {}
+
+    async def scenario() -> None:
+        network = MemoryNetwork(NetworkConditions(loss=0.3, delay_ms=(1, 50)), seed=1)
+        channels: dict[str, list[ReliableChannel]] = {}
+        for name in ("alice", "bob"):
+            node = network.create_node(name, NodeConfig(rate_limit_config=quota))
+            await node.start()
+            channels[name] = [
+                await create_reliable_channel(
+                    node, f"channel {number}", TOPIC, name, config=config, rng=random.Random(number)
+                )
+                for number in range(3)
+            ]
+        for number, channel in enumerate(channels["bob"]):
+            taken = heard[f"channel {number}"] = []
+            channel.on_message_received(lambda event, taken=taken: taken.append(event.message))
+        for number in range(4):
+            for channel in channels["alice"]:
+                await channel.send(b"%d" % number)
+            await asyncio.sleep(2 * EPOCH_MS / 1000)
+        await asyncio.sleep(60 * EPOCH_MS / 1000)
+        for channel in channels["alice"] + channels["bob"]:
+            await channel.close()
+
+    run_virtual(scenario(), limit_ms=20_000_000)
+    assert heard == {f"channel {number}": [b"0", b"1", b"2", b"3"] for number in range(3)}
+
+
+def test_who_finds_no_place_in_one_epoch_has_its_turn_in_the_next() -> None:
+    """It asks for none while there is none: others would be before it in the next epoch too."""
+    heard: list[bytes] = []
+
+    async def scenario() -> None:
+        network = MemoryNetwork(seed=1)
+        sending = network.create_node("alice", NodeConfig(rate_limit_config=limit(1)))
+        hearing = network.create_node("bob")
+        channels = []
+        for node in (sending, hearing):
+            await node.start()
+            for name in ("first", "second"):
+                channels.append(await create_reliable_channel(node, name, TOPIC, node.name, config=QUIET))
+        first, second, *receivers = channels
+        for receiver in receivers:
+            receiver.on_message_received(lambda event: heard.append(event.message))
+        await first.send(b"first, 0")
+        await asyncio.sleep(1)
+        await first.send(b"first, 1")
+        await second.send(b"second, 0")
+        await asyncio.sleep(3 * EPOCH_MS / 1000)
+        for channel in channels:
+            await channel.close()
+
+    run_virtual(scenario(), limit_ms=10_000_000)
+    assert heard == [b"first, 0", b"second, 0", b"first, 1"]

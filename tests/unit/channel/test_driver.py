@@ -21,6 +21,7 @@ from shardwire.channel.driver import (
     STEP_MS_MAX,
     Driver,
 )
+from shardwire.channel.observing.metrics import Meter
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.sds import Now
 
@@ -126,7 +127,7 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
         clock.ms += STEP_MS_MAX
 
     engine: Any = SimpleNamespace(
-        meter=None, handle_time=lambda now: None, next_wake_ms=lambda now: None, collect=collect
+        meter=Meter(), handle_time=lambda now: None, next_wake_ms=lambda now: None, collect=collect
     )
     writer: Any = SimpleNamespace(commit=commit, stores=True, is_immediate=False)
 

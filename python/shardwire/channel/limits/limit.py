@@ -114,6 +114,10 @@ class Limit:
         """What `member` may prepare now."""
         return self._shared.allowance(member.number, epoch_ms, self._in_flight(epoch_ms))
 
+    def pass_over(self, member: Member, epoch_ms: int) -> None:
+        """Messages of `member` wait, and none may be prepared: a place of the next epoch is kept for one."""
+        self._shared.pass_over(member.number, epoch_ms, self._in_flight(epoch_ms))
+
     def reopens_at_ms(self, member: Member, epoch_ms: int) -> int:
         """Unix time at which more may leave, where nothing may now."""
         return self._shared.reopens_at_ms(member.number, epoch_ms)

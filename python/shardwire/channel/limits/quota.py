@@ -48,6 +48,12 @@ class Quota:
         """Whether one more of a kind may be prepared, where nothing else is."""
         return all(allowance.allows(kind) for allowance in self.allowances(epoch_ms))
 
+    def pass_over(self, epoch_ms: int) -> None:
+        """Messages of this channel wait for places: the limits that have none keep one for it in the next epoch."""
+        for limit, member in self._parts:
+            if not limit.allowance(member, epoch_ms).allows(TransmitKind.FIRST):
+                limit.pass_over(member, epoch_ms)
+
     def reopens_at_ms(self, epoch_ms: int) -> int:
         """Unix time at which more may leave, where nothing may now."""
         return max(limit.reopens_at_ms(member, epoch_ms) for limit, member in self._parts)

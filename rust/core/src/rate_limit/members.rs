@@ -96,11 +96,12 @@ impl Members {
             let had_turn = std::mem::take(&mut member.has_turn);
             let was_refused = std::mem::take(&mut member.refused);
             let had_content = std::mem::take(&mut member.has_content);
-            if had_content || (had_turn && !member.asked) {
-                member.passed_over_since = None;
-            } else if was_refused {
-                member.passed_over_since.get_or_insert(left);
-            }
+            let since = member.passed_over_since.filter(|_| !had_turn);
+            member.passed_over_since = match (had_content, was_refused) {
+                (true, _) => None,
+                (false, true) => Some(since.unwrap_or(left)),
+                (false, false) => since,
+            };
             // What waits is asked for in each epoch in which it does.
             let asks = member.requests.iter().any(Request::claims_share);
             member.is_active = asks || (follows && member.asked);

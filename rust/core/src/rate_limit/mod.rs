@@ -145,6 +145,13 @@ impl SharedQuota {
         allowance
     }
 
+    /// Contents of a member wait for an epoch with a place, which it does not ask for while there is none: it is as if
+    /// it had asked in vain.
+    pub fn pass_over(&mut self, member: MemberId, now: Moment) {
+        self.advance(now);
+        self.members.refuse(member, TransmitKind::First);
+    }
+
     /// Unix time at which more may leave, where nothing may now.
     pub fn reopens_at_ms(&self, member: MemberId, epoch_ms: i64) -> i64 {
         let reopens_at_ms = self.count.reopens_at_ms(epoch_ms);

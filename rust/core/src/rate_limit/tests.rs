@@ -649,6 +649,30 @@ fn acknowledgements_of_others_keep_no_content_waiting_for_ever() {
 }
 
 #[test]
+fn whose_contents_find_no_open_place_has_a_turn_without_having_asked() {
+    let terms = Terms {
+        quota: 3,
+        ack_reserve: 2,
+        ..TERMS
+    };
+    let mut shared = Shared::new(terms, 3, 0);
+    let mut got = 0;
+    for epoch in 0..10 {
+        let now = at(epoch * EPOCH_MS);
+        for member in [0, 1] {
+            shared.take(member, TransmitKind::Sync, 2, now);
+        }
+        let waiting = shared.members[2];
+        if shared.quota.allowance(waiting, now).open_left > 0 {
+            got += shared.take(2, TransmitKind::First, 1, now);
+        } else {
+            shared.quota.pass_over(waiting, now);
+        }
+    }
+    assert!(got >= 4, "{got}");
+}
+
+#[test]
 fn who_was_idle_for_an_epoch_is_left_nothing() {
     let mut shared = Shared::new(TERMS, 2, 0);
     // Both joined in it.

@@ -80,15 +80,10 @@ impl Channel {
         let mut may_take_late = true;
         while self.dispatch.flights.len() < DISPATCHES_MAX {
             let kinds = self.dispatch.allowed(allowances);
-            let late = if may_take_late {
-                self.dispatch.late.take(kinds)
-            } else {
-                None
-            };
-            may_take_late = late.is_some();
+            let (late, fresh) = self.poll_by_turns(allowances, kinds, &mut may_take_late, now);
             let transmit = if let Some(late) = late {
                 late
-            } else if let Some(mut transmit) = self.poll_by_turns(allowances, kinds, now) {
+            } else if let Some(mut transmit) = fresh {
                 let is_first = self.is_first_again(&transmit);
                 if is_first {
                     transmit.kind = TransmitKind::First;
@@ -113,17 +108,34 @@ impl Channel {
         (transmits, false)
     }
 
-    /// What SDS hands out next. It has syncs first, and those come again and again: the last place that a content may
-    /// take goes to one that waits, which acknowledges as well, or it would never leave under a tight limit.
+    /// What leaves next: what is late first, else what SDS hands out. That has syncs first, and those come again and
+    /// again: the last place that a content may take goes to one that waits, which acknowledges as well, or it would
+    /// never leave under a tight limit.
     fn poll_by_turns(
         &mut self,
         allowances: &[Allowance],
         kinds: Kinds,
+        may_take_late: &mut bool,
         now: Now,
-    ) -> Option<Transmit> {
+    ) -> (Option<Transmit>, Option<Transmit>) {
         let contents = self.dispatch.contents_of_last_place(allowances, kinds);
-        let content = contents.and_then(|contents| self.poll_transmit(now, contents));
-        content.or_else(|| self.poll_transmit(now, kinds))
+        if let Some(contents) = contents {
+            let late = may_take_late.then(|| self.dispatch.late.take(contents));
+            if let Some(Some(late)) = late {
+                return (Some(late), None);
+            }
+            if let Some(fresh) = self.poll_transmit(now, contents) {
+                return (None, Some(fresh));
+            }
+        }
+        if *may_take_late {
+            let late = self.dispatch.late.take(kinds);
+            *may_take_late = late.is_some();
+            if late.is_some() {
+                return (late, None);
+            }
+        }
+        (None, self.poll_transmit(now, kinds))
     }
 
     /// Whether a content that SDS hands out again is the first of its send that takes a place.

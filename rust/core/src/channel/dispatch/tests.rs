@@ -431,6 +431,33 @@ fn a_sync_takes_the_last_place_that_a_content_may_take_where_no_content_waits() 
 }
 
 #[test]
+fn a_late_sync_leaves_the_last_place_to_a_content_that_waits() {
+    use TransmitKind::{First, Sync};
+    for is_content_late in [false, true] {
+        let mut alice = Alice::new();
+        let content = &segments(&payload(1, 100))[0];
+        alice.hear(message("carol", &id(OTHER, 0), content));
+        alice.wait(config().acknowledgement_timeout_ms);
+        alice.allowances = vec![messages(9)];
+        let sync = alice.poll();
+        assert_eq!(sync[0].kind, Sync);
+        alice.channel.handle_late(sync[0].transmit_id, at(0));
+        alice.submit(ONE, 1, 0);
+        if is_content_late {
+            alice.allowances = vec![messages(1)];
+            let first = alice.poll();
+            assert_eq!(first[0].kind, First);
+            alice.channel.handle_late(first[0].transmit_id, at(0));
+        }
+        alice.allowances = vec![messages(1)];
+        let left = alice.poll().into_iter();
+        assert_eq!(left.map(|it| it.kind).collect::<Vec<_>>(), [First]);
+        alice.allowances = vec![messages(2)];
+        assert_eq!(alice.poll()[0].kind, Sync);
+    }
+}
+
+#[test]
 fn nothing_is_held_that_waits_for_room_or_for_its_time() {
     let mut alice = Alice::of(Config {
         outgoing_buffer_messages_max: 1,
