@@ -88,7 +88,7 @@ def test_no_share_of_the_system_is_drawn_twice() -> None:
 
 def test_a_system_without_randomness_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     def randbytes(size: int) -> bytes:
-        raise NotImplementedError("no source of randomness")
+        raise OSError("no source of randomness")
 
     monkeypatch.setattr(random.SystemRandom, "randbytes", staticmethod(randbytes))
     assert sync_due_ms(of_system()) == INTERVAL_MS // 2
