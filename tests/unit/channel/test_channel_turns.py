@@ -27,6 +27,18 @@ def limit(places: int) -> RateLimitConfig:
     return RateLimitConfig(enabled=True, epoch_size_ms=EPOCH_MS, messages_per_epoch=places, counts="message")
 
 
+async def join_three(
+    network: MemoryNetwork, name: str, quota: RateLimitConfig, config: ChannelConfig
+) -> list[ReliableChannel]:
+    """A participant of three channels on a node with this quota."""
+    node = network.create_node(name, NodeConfig(rate_limit_config=quota))
+    await node.start()
+    return [
+        await create_reliable_channel(node, f"channel {number}", TOPIC, name, config=config, rng=random.Random(number))
+        for number in range(3)
+    ]
+
+
 @pytest.mark.parametrize("places", [1, 2])
 def test_syncs_of_each_epoch_keep_no_message_waiting_for_ever(places: int) -> None:
     """Of two places one is kept for syncs, of one none: a message may take one, and syncs come again and again."""
@@ -88,16 +100,7 @@ def test_syncs_of_some_channels_keep_messages_of_another_waiting_no_longer_than_
 
     async def scenario() -> None:
         network = MemoryNetwork(NetworkConditions(delay_ms=(1, 50)), seed=1, store=False)
-        channels: dict[str, list[ReliableChannel]] = {}
-        for name in ("alice", "bob"):
-            node = network.create_node(name, NodeConfig(rate_limit_config=quota))
-            await node.start()
-            channels[name] = [
-                await create_reliable_channel(
-                    node, f"channel {number}", TOPIC, name, config=config, rng=random.Random(number)
-                )
-                for number in range(3)
-            ]
+        channels = {name: await join_three(network, name, quota, config) for name in ("alice", "bob")}
         alice, bob = channels["alice"][-1], channels["bob"][-1]
         bob.on_message_received(lambda event: heard.append(event.message))
         for channel in channels["bob"]:
@@ -123,16 +126,7 @@ def test_syncs_of_every_second_keep_nobodys_messages_waiting_for_ever(own: int |
 
     async def scenario() -> None:
         network = MemoryNetwork(NetworkConditions(loss=0.3, delay_ms=(1, 50)), seed=1)
-        channels: dict[str, list[ReliableChannel]] = {}
-        for name in ("alice", "bob"):
-            node = network.create_node(name, NodeConfig(rate_limit_config=quota))
-            await node.start()
-            channels[name] = [
-                await create_reliable_channel(
-                    node, f"channel {number}", TOPIC, name, config=config, rng=random.Random(number)
-                )
-                for number in range(3)
-            ]
+        channels = {name: await join_three(network, name, quota, config) for name in ("alice", "bob")}
         for number, channel in enumerate(channels["bob"]):
             taken = heard[f"channel {number}"] = []
             channel.on_message_received(lambda event, taken=taken: taken.append(event.message))

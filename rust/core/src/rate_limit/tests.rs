@@ -47,6 +47,24 @@ impl Shared {
         Shared::new(terms, 1, 0)
     }
 
+    fn of_three(quota: i64, ack_reserve: i64) -> Self {
+        let terms = Terms {
+            quota,
+            ack_reserve,
+            ..TERMS
+        };
+        Shared::new(terms, 3, 0)
+    }
+
+    /// An epoch in which the first two have syncs for all places, before anybody else asks; when it begins.
+    fn begin_with_syncs(&mut self, epoch: i64) -> Moment {
+        let now = at(epoch * EPOCH_MS);
+        for member in [0, 1] {
+            self.take(member, TransmitKind::Sync, 3, now);
+        }
+        now
+    }
+
     fn restored(terms: Terms, stored: Record) -> Self {
         let mut shared = Shared::alone(terms);
         shared.quota.add(stored);
@@ -624,18 +642,10 @@ fn a_turn_is_kept_for_an_epoch_and_from_acknowledgements_too() {
 
 #[test]
 fn acknowledgements_of_others_keep_no_content_waiting_for_ever() {
-    let terms = Terms {
-        quota: 5,
-        ack_reserve: 3,
-        ..TERMS
-    };
-    let mut shared = Shared::new(terms, 3, 0);
+    let mut shared = Shared::of_three(5, 3);
     let mut got = 0;
     for epoch in 0..10 {
-        let now = at(epoch * EPOCH_MS);
-        for member in [0, 1] {
-            shared.take(member, TransmitKind::Sync, 3, now);
-        }
+        let now = shared.begin_with_syncs(epoch);
         // A channel asks for its content first where there is one place.
         got += shared.take(2, TransmitKind::First, 1, now);
         shared.take(2, TransmitKind::Sync, 1, now);
@@ -650,18 +660,10 @@ fn acknowledgements_of_others_keep_no_content_waiting_for_ever() {
 
 #[test]
 fn whose_contents_find_no_open_place_has_a_turn_without_having_asked() {
-    let terms = Terms {
-        quota: 3,
-        ack_reserve: 2,
-        ..TERMS
-    };
-    let mut shared = Shared::new(terms, 3, 0);
+    let mut shared = Shared::of_three(3, 2);
     let mut got = 0;
     for epoch in 0..10 {
-        let now = at(epoch * EPOCH_MS);
-        for member in [0, 1] {
-            shared.take(member, TransmitKind::Sync, 2, now);
-        }
+        let now = shared.begin_with_syncs(epoch);
         let waiting = shared.members[2];
         if shared.quota.allowance(waiting, now).open_left > 0 {
             got += shared.take(2, TransmitKind::First, 1, now);
