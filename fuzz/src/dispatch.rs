@@ -395,8 +395,8 @@ impl Sender {
         for _ in 0..WAKES_MAX {
             let now = at(self.now_ms);
             self.channel.handle_time(true, now);
-            let (transmits, is_limited) = self.channel.poll_transmits(&[], now);
-            assert!(!is_limited, "there is no limit");
+            let (transmits, held) = self.channel.poll_transmits(&[], now);
+            assert_eq!(held, Kinds::NONE, "there is no limit");
             for transmit in transmits {
                 assert!(self.channel.leave(transmit.transmit_id, self.now_ms));
                 let id = transmit.transmit_id;

@@ -1791,9 +1791,9 @@ class ChannelMachine(Participant):
         """Whether the node is connected: nothing leaves while it is not."""
     def may_try(self, monotonic_ms: int) -> bool:
         """Whether the node is worth a try: it is online, did not fail just now, and does not refuse everything."""
-    def poll_transmits(self, allowances: list[Allowance], now: Now) -> tuple[list[Transmit], bool]:
-        """Everything that may be prepared to leave now, as far as all of `allowances` have places left, and whether
-        anything waits for places but ephemeral messages, which are dropped.
+    def poll_transmits(self, allowances: list[Allowance], now: Now) -> tuple[list[Transmit], bool, bool]:
+        """Everything that may be prepared to leave now, as far as all of `allowances` have places left, whether
+        anything waits for places but ephemeral messages, which are dropped, and whether a content of ours does.
 
         Each is answered for by `handle_propagated`, `handle_late` or `handle_failed`, or taken back by
         `handle_commit_failed` or `handle_stopped`. One of which the node says nothing for `PROPAGATION_TIMEOUT_MS`

@@ -235,12 +235,12 @@ class Engine:
 
     def poll_transmits(self, now: Now) -> list[Transmit]:
         """Everything that may be prepared to leave now, as far as there are places left."""
-        transmits, is_limited = self.machine.poll_transmits(self.quota.allowances(now.epoch_ms), now)
+        allowances = self.quota.allowances(now.epoch_ms)
+        transmits, is_limited, holds_contents = self.machine.poll_transmits(allowances, now)
         if is_limited:
             self._limit_notices.on_limited(now)
-            waiting = self.machine.waiting()
-            if any(waiting[kind] for kind in CONTENTS):
-                self.quota.pass_over(now.epoch_ms)
+        if holds_contents:
+            self.quota.pass_over(now.epoch_ms)
         return transmits
 
     def begin_delivery(self, may_hand_over: Callable[[], bool], now: Now) -> Delivery | None:

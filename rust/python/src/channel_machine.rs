@@ -8,7 +8,7 @@ use shardwire_core::channel::{
     Arrival, Channel, Failure, Handover, Listened, Segmentation, StoredRecord, Submission,
 };
 use shardwire_core::reassemble::Limits;
-use shardwire_core::sds::{Config, TransmitKind};
+use shardwire_core::sds::{Config, Kinds, TransmitKind};
 use shardwire_stub::documented;
 
 use crate::allowance::{Allowance, allowances_of};
@@ -498,16 +498,17 @@ impl ChannelMachine {
         py: Python<'_>,
         allowances: Vec<PyRef<'_, Allowance>>,
         now: &Bound<'_, Now>,
-    ) -> PyResult<(Vec<Transmit>, bool)> {
+    ) -> PyResult<(Vec<Transmit>, bool, bool)> {
         let (allowances, now) = (allowances_of(&allowances), now.get().into());
-        let (transmits, is_limited) = with(slf.as_super().lock_held(py)?, |channel| {
+        let (transmits, held) = with(slf.as_super().lock_held(py)?, |channel| {
             channel.poll_transmits(&allowances, now)
         });
         let transmits = transmits.into_iter();
         let objects: PyResult<_> = transmits
             .map(|transmit| transmit_object(py, transmit))
             .collect();
-        Ok((objects?, is_limited))
+        let holds_contents = held.and(Kinds::CONTENTS) != Kinds::NONE;
+        Ok((objects?, held != Kinds::NONE, holds_contents))
     }
 
     fn poll_events<'py>(

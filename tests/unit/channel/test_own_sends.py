@@ -60,7 +60,7 @@ class Conversation:
         """So many segments are handed to the node, and it has taken so many of them."""
         count = self.content_count if count is None else count
         places = Allowance(free=(), left=count, open_left=count, sync_left=count, ephemeral_left=count, repairs=True)
-        transmits, _ = self.alice.poll_transmits([places], at(self.now_ms))
+        transmits, *_ = self.alice.poll_transmits([places], at(self.now_ms))
         assert len(transmits) == count
         self.payloads += [transmit.payload for transmit in transmits]
         self.transmit_ids += [transmit.transmit_id for transmit in transmits]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sds::TransmitKind;
+use crate::sds::{Kinds, TransmitKind};
 
 /// While others may still claim their shares, how often it is looked what they have left over: so many times an epoch.
 pub const LOOKS_PER_EPOCH: i64 = 64;
@@ -174,7 +174,7 @@ impl Members {
     /// It asked for one more in vain.
     pub fn refuse(&mut self, id: MemberId, kind: TransmitKind) {
         if let Some(member) = self.get_mut(id) {
-            member.refused |= is_content(kind);
+            member.refused |= Kinds::CONTENTS.has(kind);
         }
     }
 
@@ -182,7 +182,7 @@ impl Members {
     pub fn grant(&mut self, id: MemberId, kind: TransmitKind) {
         if let Some(member) = self.get_mut(id) {
             member.granted += 1;
-            member.has_content |= is_content(kind);
+            member.has_content |= Kinds::CONTENTS.has(kind);
         }
     }
 
@@ -221,12 +221,4 @@ impl Members {
         self.ids_used += 1;
         self.ids_used
     }
-}
-
-/// Whether it is a part of a message of one's own, which acknowledgements must not keep waiting for ever.
-fn is_content(kind: TransmitKind) -> bool {
-    matches!(
-        kind,
-        TransmitKind::First | TransmitKind::Further | TransmitKind::Retransmission
-    )
 }

@@ -212,10 +212,20 @@ impl Kinds {
     pub const ALL: Kinds = Kinds(0b11_1111);
     /// No kind.
     pub const NONE: Kinds = Kinds(0);
+    /// Contents of ours, whether for the first time or once more.
+    pub const CONTENTS: Kinds = Kinds::NONE
+        .with(TransmitKind::First)
+        .with(TransmitKind::Further)
+        .with(TransmitKind::Retransmission);
 
     /// This set and `kind`.
     pub const fn with(self, kind: TransmitKind) -> Kinds {
         Kinds(self.0 | 1 << kind as u8)
+    }
+
+    /// This set but for `kind`.
+    pub const fn without(self, kind: TransmitKind) -> Kinds {
+        Kinds(self.0 & !(1 << kind as u8))
     }
 
     /// What is in both sets.

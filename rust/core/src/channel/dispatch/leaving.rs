@@ -9,6 +9,14 @@ use crate::sds::{Kinds, Now, Octets, Transmit, TransmitKind};
 /// How soon to look again at what is overdue but held back by something that sends no signal.
 const OVERDUE_RECHECK_MS: i64 = 1_000;
 
+/// What leaves next.
+enum Next {
+    /// It was handed out before, and found no place.
+    Late(Transmit),
+    /// SDS hands it out now.
+    Fresh(Transmit),
+}
+
 impl Channel {
     // --- ephemeral messages ----------------------------------------------------------------------
 
@@ -62,8 +70,8 @@ impl Channel {
     // --- what leaves -----------------------------------------------------------------------------
 
     /// Everything that may be prepared to leave now, as far as there are places left by all of `allowances`;
-    /// and whether anything that is no ephemeral message waits for places.
-    pub fn poll_transmits(&mut self, allowances: &[Allowance], now: Now) -> (Vec<Transmit>, bool) {
+    /// and the kinds of what waits for places, ephemeral messages aside.
+    pub fn poll_transmits(&mut self, allowances: &[Allowance], now: Now) -> (Vec<Transmit>, Kinds) {
         let mut transmits = Vec::new();
         let readiness = &self.dispatch.readiness;
         if !self.dispatch.ephemerals.is_empty() {
@@ -74,38 +82,37 @@ impl Channel {
             }
         }
         if !self.dispatch.readiness.may_try(now.monotonic_ms) {
-            return (transmits, false);
+            return (transmits, Kinds::NONE);
         }
         // Ever fewer kinds may leave from here on, so what is late stays where nothing of it goes now.
         let mut may_take_late = true;
         while self.dispatch.flights.len() < DISPATCHES_MAX {
             let kinds = self.dispatch.allowed(allowances);
-            let (late, fresh) = self.poll_by_turns(allowances, kinds, &mut may_take_late, now);
-            let transmit = if let Some(late) = late {
-                late
-            } else if let Some(mut transmit) = fresh {
-                let is_first = self.is_first_again(&transmit);
-                if is_first {
-                    transmit.kind = TransmitKind::First;
+            let next = self.poll_by_turns(allowances, kinds, &mut may_take_late, now);
+            let transmit = match next {
+                Some(Next::Late(transmit)) => transmit,
+                Some(Next::Fresh(mut transmit)) => {
+                    let is_first = self.is_first_again(&transmit);
+                    if is_first {
+                        transmit.kind = TransmitKind::First;
+                    }
+                    self.dispatch.counts.dispatched[transmit.kind as usize] += 1;
+                    let has_no_place = is_first && !kinds.has(TransmitKind::First);
+                    if has_no_place || self.dispatch.late.is_behind(&transmit) {
+                        self.dispatch.late.push(transmit);
+                        continue;
+                    }
+                    transmit
                 }
-                self.dispatch.counts.dispatched[transmit.kind as usize] += 1;
-                let has_no_place = is_first && !kinds.has(TransmitKind::First);
-                if has_no_place || self.dispatch.late.is_behind(&transmit) {
-                    self.dispatch.late.push(transmit);
-                    continue;
-                }
-                transmit
-            } else if kinds == Kinds::ALL {
-                break;
-            } else {
-                return (transmits, self.on_limited(allowances));
+                None if kinds == Kinds::ALL => break,
+                None => return (transmits, self.on_limited(allowances)),
             };
             let counts = allowance::counts(allowances, transmit.kind);
             let flights = &mut self.dispatch.flights;
             flights.add(transmit.clone(), counts, now.monotonic_ms);
             transmits.push(transmit);
         }
-        (transmits, false)
+        (transmits, Kinds::NONE)
     }
 
     /// What leaves next: what is late first, else what SDS hands out. That has syncs first, and those come again and
@@ -117,25 +124,24 @@ impl Channel {
         kinds: Kinds,
         may_take_late: &mut bool,
         now: Now,
-    ) -> (Option<Transmit>, Option<Transmit>) {
-        let contents = self.dispatch.contents_of_last_place(allowances, kinds);
-        if let Some(contents) = contents {
-            let late = may_take_late.then(|| self.dispatch.late.take(contents));
-            if let Some(Some(late)) = late {
-                return (Some(late), None);
-            }
-            if let Some(fresh) = self.poll_transmit(now, contents) {
-                return (None, Some(fresh));
+    ) -> Option<Next> {
+        if let Some(contents) = self.dispatch.contents_of_last_place(allowances, kinds) {
+            let late = &mut self.dispatch.late;
+            let late = may_take_late.then(|| late.take(contents)).flatten();
+            let fresh = || self.poll_transmit(now, contents).map(Next::Fresh);
+            let content = late.map(Next::Late).or_else(fresh);
+            if content.is_some() {
+                return content;
             }
         }
         if *may_take_late {
             let late = self.dispatch.late.take(kinds);
             *may_take_late = late.is_some();
             if late.is_some() {
-                return (late, None);
+                return late.map(Next::Late);
             }
         }
-        (None, self.poll_transmit(now, kinds))
+        self.poll_transmit(now, kinds).map(Next::Fresh)
     }
 
     /// Whether a content that SDS hands out again is the first of its send that takes a place.
@@ -149,14 +155,14 @@ impl Channel {
     }
 
     /// Whether more than ephemeral messages wait for places; those are dropped.
-    fn on_limited(&mut self, allowances: &[Allowance]) -> bool {
+    fn on_limited(&mut self, allowances: &[Allowance]) -> Kinds {
         let held = self.held_kinds(allowances);
         if held.has(TransmitKind::Ephemeral) {
             let unplaced = self.dispatch.flights.unplaced();
             let reason = allowance::drop_reason(allowances, unplaced);
             self.drop_ephemerals(reason.unwrap_or(DropReason::Reached));
         }
-        held != Kinds::NONE && held != Kinds::NONE.with(TransmitKind::Ephemeral)
+        held.without(TransmitKind::Ephemeral)
     }
 
     /// Kinds of which something waits for nothing but a rate limit.

@@ -150,16 +150,11 @@ impl Dispatch {
 
     /// Of `kinds`, which may leave, those of contents where a sync would take the last place that one may take.
     fn contents_of_last_place(&self, allowances: &[Allowance], kinds: Kinds) -> Option<Kinds> {
+        if !kinds.has(TransmitKind::Sync) || !allowance::counts(allowances, TransmitKind::Sync) {
+            return None;
+        }
         let after = allowance::allowed(allowances, self.flights.unplaced() + 1);
-        let contents = [
-            TransmitKind::First,
-            TransmitKind::Further,
-            TransmitKind::Retransmission,
-        ];
-        let may_leave = contents.into_iter().filter(|kind| kinds.has(*kind));
-        let is_last = kinds.has(TransmitKind::Sync)
-            && allowance::counts(allowances, TransmitKind::Sync)
-            && may_leave.clone().any(|kind| !after.has(kind));
-        is_last.then(|| may_leave.fold(Kinds::NONE, Kinds::with))
+        let contents = kinds.and(Kinds::CONTENTS);
+        (contents.and(after) != contents).then_some(contents)
     }
 }

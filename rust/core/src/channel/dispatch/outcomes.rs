@@ -3,7 +3,7 @@
 use super::flights::Flight;
 use super::{DropReason, FAILURES_TOLD, PROPAGATION_TIMEOUT_MS};
 use crate::channel::{Channel, Event};
-use crate::sds::{Name, Now, Transmit, TransmitKind};
+use crate::sds::{Kinds, Name, Now, Transmit, TransmitKind};
 
 /// Why a message did not leave, as far as anybody knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,12 +209,8 @@ impl Channel {
         let is_known = |send_id: &Name| own.get(send_id).is_some();
         let failures_by_send = &mut self.dispatch.failures_by_send;
         failures_by_send.retain(|send_id, _| is_known(send_id));
-        let mut waiting = self.dispatch.flights.sends(|transmit| {
-            matches!(
-                transmit.kind,
-                TransmitKind::First | TransmitKind::Further | TransmitKind::Retransmission
-            )
-        });
+        let is_content = |transmit: &Transmit| Kinds::CONTENTS.has(transmit.kind);
+        let mut waiting = self.dispatch.flights.sends(is_content);
         waiting.retain(|send_id| send_id != hit);
         waiting.insert(0, hit.clone());
         for send_id in waiting {

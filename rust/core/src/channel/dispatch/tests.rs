@@ -130,8 +130,8 @@ impl Alice {
     /// What is handed out now.
     pub(super) fn poll(&mut self) -> Vec<Transmit> {
         let now = at(self.now_ms);
-        let (transmits, is_limited) = self.channel.poll_transmits(&self.allowances, now);
-        self.is_limited = is_limited;
+        let (transmits, held) = self.channel.poll_transmits(&self.allowances, now);
+        self.is_limited = held != Kinds::NONE;
         transmits
     }
 
