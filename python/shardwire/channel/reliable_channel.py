@@ -333,7 +333,7 @@ def _may_be_ours(request_id: object) -> bool:
 
 
 def _unknown_request(request_id: object) -> ConfigError:
-    return ConfigError(f"request_id is {request_id!r}: it must be what send() of this channel returned")
+    return ConfigError(f"request_id is {quoted(request_id)}: it must be what send() of this channel returned")
 
 
 def _payload_of(message: Buffer) -> bytes:

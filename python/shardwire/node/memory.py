@@ -31,7 +31,13 @@ from shardwire.node.protocol import (
     StoreQuery,
 )
 from shardwire.node.trace import Outcome
-from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, check_topics, encoded_size_bytes
+from shardwire.node.waku_message import (
+    META_BYTES_MAX,
+    PubsubTopics,
+    check_envelope,
+    check_topics,
+    encoded_size_bytes,
+)
 
 # Envelopes that wait until a neighbour is in reach, and how long they do (P2P-RELIABILITY as deployed).
 OUTBOX_ENVELOPES_MAX = 1_024
@@ -191,7 +197,7 @@ class MemoryNode(Lifetime):
         Raises:
             NodeError: The node is not started, the encoded message or its meta is too large, too many envelopes wait
                 for a connection, or nobody reads the events of earlier sends.
-            ConfigError: The content topic is malformed.
+            ConfigError: It is no envelope, or its content topic is malformed.
         """
         self._require_started("send")
         outgoing = self._accept(envelope)
@@ -309,6 +315,7 @@ class MemoryNode(Lifetime):
             )
 
     def _accept(self, envelope: MessageEnvelope) -> Outgoing:
+        check_envelope(envelope)
         if len(envelope.meta) > META_BYTES_MAX:
             raise NodeError(
                 f"send: meta is {len(envelope.meta)} bytes, 14/WAKU2-MESSAGE allows {META_BYTES_MAX}", permanent=True

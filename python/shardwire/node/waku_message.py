@@ -29,6 +29,19 @@ def check_topics(content_topics: Sequence[str]) -> None:
         raise ConfigError(f"content_topics is {content_topics!r}: it must be a list of texts")
 
 
+def check_envelope(envelope: object) -> None:
+    """Refuses what is no envelope, and one whose payload or meta is no bytes.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if not isinstance(envelope, MessageEnvelope):
+        raise ConfigError(f"send: the envelope is a {type(envelope).__name__}: it must be a MessageEnvelope")
+    for name, value in (("payload", envelope.payload), ("meta", envelope.meta)):
+        if not isinstance(value, bytes):
+            raise ConfigError(f"send: {name} of the envelope is a {type(value).__name__}: it must be bytes")
+
+
 class PubsubTopics:
     """Places content topics on the shards of one cluster (RELAY-SHARDING, autosharding).
 

@@ -446,6 +446,8 @@ def test_a_request_id_that_is_no_unicode_is_one_that_is_not_known() -> None:
         assert not await alice.cancel("\ud800")
         with pytest.raises(ConfigError, match="request_id is"):
             await alice.delivered("\ud800")
+        with pytest.raises(ConfigError, match=r"request_id is 'x{64}'\.\.\. \(10000 characters\): it must"):
+            await alice.delivered("x" * 10_000)
         assert alice.is_started()
         assert await alice.cancel(await alice.send(b"of use still"))
 

@@ -12,6 +12,7 @@ from shardwire import ConfigError, NodeError
 from shardwire.node import (
     MemoryNetwork,
     MemoryNode,
+    MessageEnvelope,
     MqttNode,
     NatsNode,
     NetworkConditions,
@@ -187,3 +188,27 @@ def test_a_node_in_memory_may_be_stopped_where_its_loop_has_ended() -> None:
     node = asyncio.run(started())
     asyncio.run(node.stop())
     assert node.stopped
+
+
+@pytest.mark.parametrize(
+    ("envelope", "told"),
+    [
+        ("text", "the envelope is a str: it must be a MessageEnvelope"),
+        (None, "the envelope is a NoneType: it must be a MessageEnvelope"),
+        (MessageEnvelope("/app/1/x/proto", "text"), "payload of the envelope is a str: it must be bytes"),  # type: ignore[arg-type]
+        (MessageEnvelope("/app/1/x/proto", b"x", meta=None), "meta of the envelope is a NoneType"),  # type: ignore[arg-type]
+    ],
+    ids=["a text", "nothing", "a text in it", "no meta"],
+)
+@pytest.mark.parametrize("kind", ["memory", "udp"])
+def test_only_envelopes_are_sent(kind: str, envelope: Any, told: str) -> None:
+    async def scenario() -> None:
+        node = MemoryNetwork().create_node("alice") if kind == "memory" else UdpNode("udp://127.0.0.1:0", peers=[])
+        await node.start()
+        try:
+            with pytest.raises(ConfigError, match=f"send: {told}"):
+                await node.send(envelope)
+        finally:
+            await node.stop()
+
+    asyncio.run(scenario())

@@ -34,7 +34,13 @@ from shardwire.node.transport.outbox import Outbox
 from shardwire.node.transport.presence import StorePresence
 from shardwire.node.transport.stamps import STAMP_OFFSET_NS_MAX, Stamps
 from shardwire.node.transport.transport import Transport, TransportLink
-from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, check_topics, encoded_size_bytes
+from shardwire.node.waku_message import (
+    META_BYTES_MAX,
+    PubsubTopics,
+    check_envelope,
+    check_topics,
+    encoded_size_bytes,
+)
 from shardwire.quoting import one_line
 
 if TYPE_CHECKING:
@@ -176,9 +182,10 @@ class TransportNode(Lifetime):
         Raises:
             NodeError: The node is not started, its outbox is full, or nobody reads the events of earlier sends.
             PayloadTooLargeError: The encoded message is larger than `max_message_size_bytes`.
-            ConfigError: The content topic or the meta is malformed.
+            ConfigError: It is no envelope, or its content topic or meta is malformed.
         """
         running = self._require_running("send")
+        check_envelope(envelope)
         if len(envelope.meta) > META_BYTES_MAX:
             raise ConfigError(f"send: meta is {len(envelope.meta)} bytes, 14/WAKU2-MESSAGE allows {META_BYTES_MAX}")
         pubsub_topic = self._pubsub_topics.of(envelope.content_topic)
