@@ -34,6 +34,7 @@ from shardwire.config import (
     DeliveredWhen,
     RateLimitConfig,
     ReliableChannelOptions,
+    SdsConfig,
     SegmentationConfig,
 )
 from shardwire.config.channel import ID_BYTES_MAX
@@ -59,6 +60,7 @@ _CONTENT_TOPIC = re.compile(r"(/[^/]+){4,5}")
 EPOCHS_AWAITED = 3
 
 _warned_of_memory_persistence = False
+_warned_of_late_requests = False
 
 
 def create_reliable_channel(
@@ -117,6 +119,8 @@ async def _create(
     _check_ids(channel_id, content_topic, sender_id)
     config = without_sender(resolve_config(members.config, config, has_store=members.has_store), sender_id)
     _warn_of_idle_limits(config, members.config)
+    if not members.has_store:
+        _warn_of_late_requests(config)
     check_clock(clock)
     check_kind("rng", rng, random.Random)
     clock = clock if clock is not None else running_clock()
@@ -301,6 +305,22 @@ def _persistence_of(config: ChannelConfig) -> Persistence | None:
             "use SqlitePersistence(path) to keep it"
         )
     return None
+
+
+def _warn_of_late_requests(config: ChannelConfig) -> None:
+    """The times at which a store comes first, where there is none: a configuration that is given counts alone."""
+    sds, defaults = config.sds, SdsConfig()
+    global _warned_of_late_requests
+    if _warned_of_late_requests or not sds.enable_repair:
+        return
+    if (sds.repair_t_min_ms, sds.repair_t_max_ms) == (defaults.repair_t_min_ms, defaults.repair_t_max_ms):
+        _warned_of_late_requests = True
+        logger.warning(
+            "the node has no store, and this configuration asks others for what is missing after %d to %d s; "
+            "without_store(members=...) of it asks within seconds",
+            sds.repair_t_min_ms // 1_000,
+            sds.repair_t_max_ms // 1_000,
+        )
 
 
 def _warn_of_idle_limits(config: ChannelConfig, node_config: NodeConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -123,6 +124,37 @@ def test_who_came_back_without_noticing_is_repaired_within_half_a_minute() -> No
     run_world(scenario)
 
 
+@pytest.mark.parametrize("speaks", [True, False])
+def test_a_busy_group_brings_back_who_was_away_for_a_minute_within_half_a_minute(speaks: bool) -> None:
+    """Its gap of a thousand messages lies behind all that came since; three are asked for in a message."""
+    config = ChannelConfig.logos().without_store(members=3)
+    sent: list[bytes] = []
+
+    async def scenario(world: World) -> None:
+        await split_network(world)
+        for name in ("alice", "bob", "carol"):
+            await world.join(name, config, on_disk=True)
+
+        async def talk(name: str, seconds: int) -> None:
+            for number in range(10 * seconds):
+                message = b"%d of %s at %d" % (number, name.encode(), asyncio.get_running_loop().time())
+                if name != "bob":
+                    sent.append(message)
+                await world.channels[name].send(message)
+                await asyncio.sleep(0.1)
+
+        await asyncio.gather(*(talk(name, 5) for name in ("alice", "bob", "carol")))
+        await world.crash("bob")
+        await asyncio.gather(talk("alice", AWAY_S), talk("carol", AWAY_S))
+        missed = list(sent)
+        await world.join("bob", config, on_disk=True)
+        speaking = [talk("bob", 30)] if speaks else []
+        await asyncio.gather(talk("alice", 30), talk("carol", 30), *speaking)
+        assert set(missed) <= set(world.messages("bob"))
+
+    run_world(scenario)
+
+
 async def _config_of(world: World, config: ChannelConfig | None, node_config: NodeConfig) -> ChannelConfig:
     node = await world.node("alice", node_config)
     channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
@@ -170,6 +202,40 @@ def test_what_was_set_stays() -> None:
     )
     config = ChannelConfig.logos(sds=sds, sync=SyncConfig(sync_min_interval_ms=0))
     assert config.without_store() == config
+
+
+@pytest.mark.parametrize(
+    ("config", "store", "warned"),
+    [
+        (ChannelConfig.logos(), False, 1),
+        (ChannelConfig.waku(), False, 1),
+        (ChannelConfig.logos(), True, 0),
+        (None, False, 0),
+        (ChannelConfig.logos().without_store(2), False, 0),
+        (ChannelConfig.logos(sds=SdsConfig(repair_t_max_ms=60_000)), False, 0),
+        (ChannelConfig.logos(sds=SdsConfig(enable_repair=False)), False, 0),
+    ],
+    ids=["logos", "waku", "with a store", "none given", "without a store", "times of its own", "no repair"],
+)
+def test_a_configuration_that_waits_for_a_store_is_told_of_once(
+    config: ChannelConfig | None,
+    store: bool,
+    warned: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shardwire.channel.lifecycle._warned_of_late_requests", False)
+
+    async def scenario(world: World) -> None:
+        world.network = MemoryNetwork(seed=7, store=store)
+        for name in ("alice", "bob"):
+            channel = await create_reliable_channel(await world.node(name), CHANNEL, TOPIC, name, config=config)
+            await close_channel(channel)
+
+    with caplog.at_level(logging.WARNING):
+        run_world(scenario)
+    told = "after 30 to 120 s; without_store(members=...) of it asks within seconds"
+    assert sum(told in record.message for record in caplog.records) == warned
 
 
 @pytest.mark.parametrize("members", [1, 0, -1, None, 2.5, "20", True])

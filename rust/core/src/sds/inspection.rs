@@ -57,7 +57,7 @@ impl Machine {
             monotonic_ms: 0,
             epoch_ms: 0,
         };
-        self.filter.clone().take(now, &self.log, &withholds)
+        self.filter.clone().take(now, false, &self.log, &withholds)
     }
 
     /// Everything that is held.

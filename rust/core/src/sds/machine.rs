@@ -1011,12 +1011,12 @@ impl Machine {
             .rebuild(base_sequence, monotonic_ms, &self.log, &withholds);
     }
 
-    pub(super) fn take_filter(&mut self, now: Now) -> Vec<u8> {
+    pub(super) fn take_filter(&mut self, now: Now, by_sync: bool) -> Vec<u8> {
         let (given_up, incoming) = (&self.given_up, &self.incoming);
         let withholds = |entry: &super::log::Entry| {
             given_up.withholds(entry.send.and_then(|send| incoming.get(send)))
         };
-        self.filter.take(now, &self.log, &withholds)
+        self.filter.take(now, by_sync, &self.log, &withholds)
     }
 
     /// Holds a new content in the log and the filter.

@@ -296,10 +296,10 @@ impl Machine {
         )
     }
 
-    fn filter_within(&mut self, budget: usize, now: Now) -> Option<Vec<u8>> {
+    fn filter_within(&mut self, budget: usize, by_sync: bool, now: Now) -> Option<Vec<u8>> {
         let fits = self.filter.size_bytes() + FILTER_FRAME_BYTES <= budget;
-        let is_due = self.filter.is_due(now, self.participants.len());
-        (is_due && fits).then(|| self.take_filter(now))
+        let is_due = self.filter.is_due(now, self.participants.len(), by_sync);
+        (is_due && fits).then(|| self.take_filter(now, by_sync))
     }
 
     fn say(&mut self, said: &[EntryRef], by_sync: bool, now: Now) -> Vec<EntryRef> {
@@ -391,7 +391,7 @@ impl Machine {
     /// All contents of a send carry the same history and filter, so that none depends on a sibling.
     fn fix_history(&mut self, handle: super::outgoing::OutgoingRef, now: Now) {
         let history = self.history_of_content();
-        let bloom_filter = self.filter_within(history.left, now);
+        let bloom_filter = self.filter_within(history.left, false, now);
         let filter_bytes = bloom_filter
             .as_ref()
             .map_or(0, |filter| filter.len() + FILTER_FRAME_BYTES);
@@ -480,7 +480,7 @@ impl Machine {
         let for_requests = !wanted && self.config.bloom_interval_ms > 0;
         let bloom_filter = match only_stated || for_requests {
             true => None,
-            false => self.filter_within(history.left, now),
+            false => self.filter_within(history.left, true, now),
         };
         let fields = history.encode(&self.log, self.config.wire_format, Vec::new());
         let content: Option<&[u8]> = (self.config.wire_format == WireFormat::Nim).then_some(&[]);

@@ -23,6 +23,10 @@ const REQUESTS_PER_MESSAGE_MAX: usize = 3;
 /// invents ids must not make the others talk.
 const REPAIR_SYNC_INTERVAL_MS: i64 = 1_000;
 const REPAIR_SYNC_INTERVAL_MS_MIN: i64 = 100;
+/// One that found an answer is followed by the next after this long: what was named exists then, somebody
+/// has it, and each further sync takes a further answer. Who lacks hundreds of messages would ask for
+/// minutes otherwise, three at a time.
+const ANSWERED_SYNC_INTERVAL_MS: i64 = 50;
 /// A message is asked for so often in the channel by syncs that leave for it at once; then by what
 /// leaves anyway, or, where something came that its namer had named, by a sync T_max after the last
 /// message that asked for anything.
@@ -66,6 +70,8 @@ pub struct Asking {
     upcoming: LinkedHashMap<Name, Upcoming>,
     requests: RequestBuffer,
     sync_not_before_ms: i64,
+    /// When the last sync for requests alone left.
+    sync_left_ms: Option<i64>,
     /// When a sync may leave for patient requests.
     patient_not_before_ms: i64,
     /// How often each message was asked for, by us and by anyone: a stranger's requests silence ours
@@ -90,6 +96,7 @@ impl Asking {
             upcoming: LinkedHashMap::new(),
             requests: RequestBuffer::default(),
             sync_not_before_ms: 0,
+            sync_left_ms: None,
             patient_not_before_ms: 0,
             asked: HashMap::default(),
             silent: Vec::new(),
@@ -128,8 +135,9 @@ impl Asking {
         self.requests.len() + self.upcoming.len()
     }
 
-    /// It came: who named it named what exists. Where we had asked for it, requests find answers: what else
-    /// that participant named and was asked for in vain is asked for as often as before. Gives what that is.
+    /// It came: who named it named what exists. Where we had asked for it, requests find answers: the next
+    /// may leave soon, and what else that participant named and was asked for in vain is asked for as often
+    /// as before. Gives what that is.
     pub fn on_came(&mut self, message_id: &Name, monotonic_ms: i64) -> BTreeSet<Name> {
         let id = message_id.as_bytes();
         let upcoming = self.upcoming.get(id).map(|missing| &missing.named_by);
@@ -140,6 +148,10 @@ impl Asking {
         let mut in_vain = BTreeSet::new();
         if self.asked_for(message_id).0 > 0 {
             in_vain = self.requests.take_in_vain(&named_by);
+            if let Some(left_ms) = self.sync_left_ms {
+                let soon_ms = left_ms + ANSWERED_SYNC_INTERVAL_MS;
+                self.sync_not_before_ms = self.sync_not_before_ms.min(soon_ms);
+            }
         }
         for name in &in_vain {
             if let Some((ours, _)) = self.asked.get_mut(name) {
@@ -223,6 +235,7 @@ impl Asking {
             .t_min_ms
             .clamp(REPAIR_SYNC_INTERVAL_MS_MIN, REPAIR_SYNC_INTERVAL_MS);
         self.sync_not_before_ms = monotonic_ms + interval_ms;
+        self.sync_left_ms = Some(monotonic_ms);
     }
 
     /// Requests that ride on the message that leaves now; each is made again later if nothing comes.
@@ -730,6 +743,33 @@ mod tests {
             asking.on_sync_for_requests(100_000);
             assert_eq!(asking.next_request_ms(), Some(100_000 + interval_ms));
         }
+    }
+
+    #[test]
+    fn a_sync_for_requests_follows_soon_on_one_that_found_an_answer() {
+        let mut asking = of_bob();
+        let carol: Arc<str> = "carol".into();
+        for id in ["answered", "of somebody else", ID] {
+            asking.on_missing(entry(id), &carol, 0);
+        }
+        let at_ms = T_MIN_MS + T_MAX_MS;
+        asking.settle(at_ms);
+        asking.ask_at(entry("answered"), Arc::clone(&carol), at_ms);
+        asking.on_sync_for_requests(at_ms);
+        asking.ask_again_later(&entry("answered"), Arc::clone(&carol), at_ms);
+        // What comes without being asked for answers nothing.
+        asking.on_came(&Name::new("of somebody else"), at_ms + 10);
+        asking.on_done(&Name::new("of somebody else"));
+        assert_eq!(
+            asking.next_request_ms(),
+            Some(at_ms + REPAIR_SYNC_INTERVAL_MS)
+        );
+        asking.on_came(&Name::new("answered"), at_ms + 10);
+        asking.on_done(&Name::new("answered"));
+        assert_eq!(
+            asking.next_request_ms(),
+            Some(at_ms + ANSWERED_SYNC_INTERVAL_MS)
+        );
     }
 
     #[test]

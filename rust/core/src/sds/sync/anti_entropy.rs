@@ -11,6 +11,10 @@ use crate::sds::name::Name;
 
 /// Newest entries of the log that a filter is asked for, and as many may wait to be named.
 pub const REVIEWED_MAX: usize = 1_000;
+/// Of one filter within so long more are looked at: what who was away lacks lies behind all that came since. That
+/// takes milliseconds, and anybody may send filters.
+const REVIEWED_DEEP_MAX: usize = 10_000;
+const REVIEWED_DEEP_AGAIN_MS: i64 = 1_000;
 /// An entry that was named is not named again before this, doubled with every time that did not help.
 pub const NAMED_AGAIN_MS: i64 = 30_000;
 const DOUBLINGS_MAX: u32 = 16;
@@ -32,6 +36,8 @@ pub struct AntiEntropy {
     samples: Vec<(i64, u64)>,
     /// When the next sample is to be taken.
     sample_ms: i64,
+    /// When more than the newest entries may be looked at.
+    deep_ms: i64,
     /// (monotonic ms, how often) each was named.
     named: LinkedHashMap<Name, (i64, u32)>,
     owed: LinkedHashSet<EntryRef>,
@@ -48,6 +54,7 @@ impl AntiEntropy {
             window_ms: config.window_ms(),
             samples: Vec::new(),
             sample_ms: 0,
+            deep_ms: 0,
             named: LinkedHashMap::new(),
             owed: LinkedHashSet::new(),
             due_ms: None,
@@ -84,7 +91,7 @@ impl AntiEntropy {
         if settled == 0 {
             return;
         }
-        let lacking = filter.lacking(theirs, log, REVIEWED_MAX, settled);
+        let lacking = filter.lacking(theirs, log, self.depth(filter, log, monotonic_ms), settled);
         if lacking.is_empty() {
             return;
         }
@@ -106,6 +113,16 @@ impl AntiEntropy {
         if !self.owed.is_empty() && self.due_ms.is_none() && self.prompt {
             self.due_ms = Some(monotonic_ms + feedback_delay_ms(rng, self.window_ms, members));
         }
+    }
+
+    /// How many of the newest entries are looked at now.
+    fn depth(&mut self, filter: &FilterSchedule, log: &Log, monotonic_ms: i64) -> usize {
+        let deep = filter.surely_held().min(REVIEWED_DEEP_MAX);
+        if monotonic_ms < self.deep_ms || deep.min(log.len()) <= REVIEWED_MAX {
+            return REVIEWED_MAX;
+        }
+        self.deep_ms = monotonic_ms + REVIEWED_DEEP_AGAIN_MS;
+        deep
     }
 
     /// Somebody, perhaps we, named these in a history.
@@ -168,5 +185,76 @@ impl AntiEntropy {
             .rev()
             .find(|(at_ms, _)| monotonic_ms - at_ms >= self.settle_ms);
         settled.map_or(0, |(_, sequence)| *sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bloom::BloomFilter;
+    use crate::sds::config::Drawn;
+    use crate::wire::sds::WireFormat;
+
+    const HELD: usize = 1_500;
+
+    fn name(number: usize) -> Name {
+        Name::new(&format!("message {number}"))
+    }
+
+    /// The filter of somebody who lacks what `lacks` says.
+    fn filter_without(lacks: &[usize]) -> Vec<u8> {
+        let mut filter = BloomFilter::new(10_000, 0.001, WireFormat::Spec).expect("it is small");
+        for number in (0..HELD).filter(|number| !lacks.contains(number)) {
+            filter.insert(name(number).as_bytes());
+        }
+        filter.to_bytes()
+    }
+
+    #[test]
+    fn a_gap_is_found_behind_a_thousand_messages_once_a_second() {
+        let config = Config::example();
+        let mut log = Log::new(10 * HELD);
+        let mut filter = FilterSchedule::new(&config);
+        for number in 0..HELD {
+            log.add(name(number), "alice".into(), number as u64, None, 0);
+            filter.insert(name(number));
+        }
+        filter.settle(&log, &|_| false);
+        let mut anti_entropy = AntiEntropy::new(&config);
+        let settle_ms = config.settle_ms();
+        anti_entropy.sample(&log, 0);
+        let behind = HELD - REVIEWED_MAX - 1;
+        for (lacks, at_ms, found) in [
+            (vec![0, behind], settle_ms, 2),
+            (vec![behind, behind + 1], settle_ms + 1, 1),
+            (vec![behind], settle_ms + REVIEWED_DEEP_AGAIN_MS, 1),
+        ] {
+            let theirs = PeerFilter {
+                bytes: &filter_without(&lacks),
+                sender_id: &"bob".into(),
+            };
+            let mut rng = Drawn::from(vec![0.5; 10]);
+            anti_entropy.review(theirs, &filter, &log, at_ms, 2, &mut rng);
+            assert_eq!(anti_entropy.owed_count(), found, "{lacks:?}");
+            anti_entropy.owed.clear();
+        }
+    }
+
+    #[test]
+    fn in_the_filter_of_a_small_group_no_more_is_looked_for_than_it_may_hold() {
+        let config = Config {
+            bloom_filter_capacity: 500,
+            ..Config::example()
+        };
+        let mut log = Log::new(10 * HELD);
+        for number in 0..HELD {
+            log.add(name(number), "alice".into(), number as u64, None, 0);
+        }
+        let depth = |config: &Config| {
+            let filter = FilterSchedule::new(config);
+            AntiEntropy::new(config).depth(&filter, &log, 0)
+        };
+        assert_eq!(depth(&config), REVIEWED_MAX);
+        assert_eq!(depth(&Config::example()), 5_000);
     }
 }

@@ -29,8 +29,12 @@ pub struct FilterSchedule {
     /// Entries with a higher sequence are in the filter: enough to rebuild it bit by bit.
     base_sequence: u64,
     last_ms: Option<i64>,
+    /// When it left last on a sync: of those alone others look for what we lack.
+    last_sync_ms: Option<i64>,
+    /// Ids inserted since then.
+    since_sync: usize,
     sent_count: Option<u64>,
-    /// Whether others should hear it as soon as the interval allows.
+    /// Whether the next sync is to have it.
     pub asked: bool,
     /// How often others heard this one before.
     pub unchanged: u32,
@@ -79,6 +83,8 @@ impl FilterSchedule {
             inserted: 0,
             base_sequence: 0,
             last_ms: None,
+            last_sync_ms: None,
+            since_sync: 0,
             sent_count: None,
             asked: false,
             unchanged: 0,
@@ -91,6 +97,7 @@ impl FilterSchedule {
     /// Inserts the id of an entry that was just added to the log.
     pub fn insert(&mut self, message_id: Name) {
         self.waiting.push(message_id);
+        self.since_sync += 1;
     }
 
     /// A content came or left of which receivers say by a number what they lack.
@@ -128,9 +135,20 @@ impl FilterSchedule {
         self.inserted + self.waiting.len() as u64
     }
 
-    /// When it left last.
-    pub fn last_ms(&self) -> Option<i64> {
-        self.last_ms
+    /// When it left last on a sync.
+    pub fn last_sync_ms(&self) -> Option<i64> {
+        self.last_sync_ms
+    }
+
+    /// Ids inserted since then.
+    pub fn since_sync(&self) -> usize {
+        self.since_sync
+    }
+
+    /// How many of the newest entries of a log a filter of this capacity surely holds, where they are held: in the
+    /// other's log they may have come in another order.
+    pub fn surely_held(&self) -> usize {
+        (self.capacity / 2) as usize
     }
 
     /// What the stored state has of it.
@@ -172,17 +190,17 @@ impl FilterSchedule {
         withholds: Withholds<'_>,
     ) {
         self.last_ms = Some(monotonic_ms);
+        self.last_sync_ms = Some(monotonic_ms);
         self.base_sequence = base_sequence;
         self.refill(log, log.len(), base_sequence, withholds);
     }
 
     /// Whether the next message that may carry the filter should, in a group of so many members.
-    pub fn is_due(&self, now: Now, members: usize) -> bool {
-        if self.interval_ms == 0 {
+    pub fn is_due(&self, now: Now, members: usize, by_sync: bool) -> bool {
+        if self.interval_ms == 0 || (by_sync && self.asked) {
             return true;
         }
         let counted = self.counted_intervals(now.monotonic_ms, members);
-        let counted = counted.filter(|_| !self.asked);
         let Some(last_ms) = self.last_ms else {
             return self.count() > 0 && counted.is_none();
         };
@@ -191,18 +209,29 @@ impl FilterSchedule {
             return false;
         }
         // One that tells nothing new still shows a peer that was away what we lack, at a slower pace.
-        let told = self.sent_count == Some(self.count()) && !self.asked;
+        let told = self.sent_count == Some(self.count());
         let slower = if told { UNCHANGED_INTERVALS } else { 1 };
         since_ms >= self.interval_ms.saturating_mul(counted.unwrap_or(slower))
     }
 
     /// The serialized filter, for the message that leaves now.
-    pub fn take(&mut self, now: Now, log: &Log, withholds: Withholds<'_>) -> Vec<u8> {
+    pub fn take(
+        &mut self,
+        now: Now,
+        by_sync: bool,
+        log: &Log,
+        withholds: Withholds<'_>,
+    ) -> Vec<u8> {
         if self.stale {
-            self.rebuild(self.base_sequence, now.monotonic_ms, log, withholds);
+            self.refill(log, log.len(), self.base_sequence, withholds);
             self.sent_count = None;
         }
         self.last_ms = Some(now.monotonic_ms);
+        if by_sync {
+            self.last_sync_ms = self.last_ms;
+            self.since_sync = 0;
+            self.asked = false;
+        }
         if let Some((since_ms, _)) = &mut self.counted_ms {
             // Numbers may tell for as long again what is lacking of what comes from now on.
             *since_ms = now.monotonic_ms;
@@ -210,7 +239,6 @@ impl FilterSchedule {
         let unchanged = self.sent_count == Some(self.count());
         self.unchanged = if unchanged { self.unchanged + 1 } else { 0 };
         self.sent_count = Some(self.count());
-        self.asked = false;
         self.settle(log, withholds);
         self.filter.to_bytes()
     }
@@ -351,8 +379,8 @@ mod tests {
             let now = at(third * INTERVAL_MS / 3);
             schedule.on_counted(now.monotonic_ms);
             schedule.insert(Name::new(&format!("content-{third}")));
-            if schedule.is_due(now, members) {
-                schedule.take(now, &log, &|_| false);
+            if schedule.is_due(now, members, true) {
+                schedule.take(now, true, &log, &|_| false);
                 left.push(now.monotonic_ms / INTERVAL_MS);
             }
         }
@@ -379,9 +407,25 @@ mod tests {
         let mut schedule = schedule();
         schedule.insert(Name::new("content"));
         schedule.on_counted(0);
-        assert!(!schedule.is_due(at(SETTLE_MS - 1), 20));
-        assert!(schedule.is_due(at(SETTLE_MS), 20));
+        assert!(!schedule.is_due(at(SETTLE_MS - 1), 20, true));
+        assert!(schedule.is_due(at(SETTLE_MS), 20, true));
         schedule.asked = true;
-        assert!(schedule.is_due(at(0), 20));
+        assert!(schedule.is_due(at(0), 20, true));
+    }
+
+    #[test]
+    fn what_is_asked_for_leaves_on_a_sync_though_a_content_just_had_it() {
+        let (mut schedule, log) = (schedule(), Log::new(10));
+        schedule.insert(Name::new("content"));
+        schedule.take(at(0), true, &log, &|_| false);
+        schedule.insert(Name::new("another"));
+        schedule.asked = true;
+        assert!(!schedule.is_due(at(INTERVAL_MS - 1), 2, false));
+        assert!(schedule.is_due(at(INTERVAL_MS), 2, false));
+        schedule.take(at(INTERVAL_MS), false, &log, &|_| false);
+        assert_eq!(schedule.last_sync_ms(), Some(0));
+        assert!(schedule.is_due(at(INTERVAL_MS), 2, true));
+        schedule.take(at(INTERVAL_MS), true, &log, &|_| false);
+        assert!(!schedule.is_due(at(INTERVAL_MS), 2, true));
     }
 }
