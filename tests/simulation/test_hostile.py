@@ -21,7 +21,7 @@ from tests.simulation.hostile import (
     run_many,
 )
 
-WORLDS = int(os.environ.get("SHARDWIRE_HOSTILE_WORLDS", "1000"))
+WORLDS = int(os.environ.get("SHARDWIRE_HOSTILE_WORLDS", "400"))
 SEEDS = range(WORLDS)
 
 

@@ -20,8 +20,8 @@ from tests.simulation.runner import judge, judge_many, totals
 from tests.simulation.worlds import make_world
 
 # Three quarters of a second of processor time each: a tenth for two participants to twenty for fifty. More of them:
-# `python -m tests.simulation --from 1000 --to 20000 --state FILE`, which can be interrupted.
-WORLDS = int(os.environ.get("SHARDWIRE_WORLDS", "1000"))
+# `python -m tests.simulation --from 600 --to 20000 --state FILE`, which can be interrupted.
+WORLDS = int(os.environ.get("SHARDWIRE_WORLDS", "600"))
 MUTATION_WORLDS_FIRST = 10
 MUTATION_WORLDS_MAX = 60
 
