@@ -22,6 +22,8 @@ CONFIGS = [
     if isinstance(value, type) and is_dataclass(value) and value.__module__.startswith("shardwire")
 ]
 PROLOGUE = """
+import asyncio
+from typing import assert_type
 from shardwire import (
     ChannelConfig, MessageDeliveredEvent, MessageReceivedEvent, Node, ReliableChannel, SdsConfig,
     create_reliable_channel, keccak256_many,
@@ -43,6 +45,8 @@ RIGHT = """
         await entered.send(b"x")
     awaited = await create_reliable_channel(node, "id", "/a/1/b/proto", "alice")
     await awaited.send(b"x")
+    creating = asyncio.create_task(create_reliable_channel(node, "id", "/a/1/b/proto", "alice"))
+    assert_type(await creating, ReliableChannel)
     async for event in channel.messages():
         print(len(event.message))
     print(b"".join(keccak256_many([b"x", bytearray(b"y")])), keccak256_many(pa.array([b"x"])).type.byte_width)
@@ -58,6 +62,8 @@ WRONG = {
     "keccak256_many(b'x')": 'Argument 1 to "keccak256_many"',
     "keccak256_many([b'x'])[0].type": 'no attribute "type"',
     "create_reliable_channel(node, 'id', '/a/1/b/proto').send(b'x')": "Missing positional argument",
+    # The await is forgotten.
+    "create_reliable_channel(node, 'id', '/a/1/b/proto', 'alice').messages()": 'no attribute "messages"',
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.errors import ConfigError
@@ -54,14 +54,17 @@ class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
         """Raises an error where the creation waits, as an event loop does to cancel it."""
         return self._creating.throw(*raised)
 
-    def __getattr__(self, name: str) -> Any:
-        if hasattr(ReliableChannel, name):
-            raise AttributeError(_NOT_YET, name=name, obj=self)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
     def close(self) -> None:
         """Gives the creation up where nothing was awaited."""
         self._creating.close()
+
+    # Type checkers take a class with this method to have every attribute, those of the channel too.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(ReliableChannel, name):
+                raise AttributeError(_NOT_YET, name=name, obj=self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 
 async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:
