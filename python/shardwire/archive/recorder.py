@@ -45,7 +45,8 @@ class Recorder:
 
     A row has `content_topic`, `timestamp` (ns, as the sender tells it), `payload` (of a channel an SDS message,
     encrypted where it is), `meta` and `message_hash`. Files appear whole and synced, under names that sort by time; a
-    directory that has some gets more. A node hears nothing of what it sends itself: give the recorder one of its own.
+    directory that has some gets more. Give the recorder a node of its own: on one that it shares, a channel that closes
+    ends its topic for the recorder too.
 
     Args:
         node: A started node; it stays the caller's, and subscribed.
