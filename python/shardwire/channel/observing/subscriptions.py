@@ -95,13 +95,14 @@ def check_observer(observer: object) -> None:
 
 
 class _Subscription:
-    __slots__ = ("callback", "kind", "stage")
+    __slots__ = ("callback", "has_ended", "kind", "stage")
 
     def __init__(self, kind: type[ChannelEvent], stage: str | None, callback: Callback) -> None:
         # The class of events that it gives.
         self.kind = kind
         self.stage = stage
         self.callback = callback
+        self.has_ended = False
 
     @property
     def name(self) -> str:
@@ -170,7 +171,8 @@ class Subscriptions:
         self._somebody.set()
 
         def unsubscribe() -> None:
-            if subscription in self._subscriptions:
+            if not subscription.has_ended:
+                subscription.has_ended = True
                 self._subscriptions.remove(subscription)
                 self._listeners_changed()
 
@@ -333,7 +335,8 @@ class Subscriptions:
         for subscription in list(self._subscriptions):
             if event is self._dropped:
                 return was_called
-            if not subscription.concerns(event):
+            # One before it may have unsubscribed it, or have waited while somebody did.
+            if subscription.has_ended or not subscription.concerns(event):
                 continue
             was_called = True
             try:
