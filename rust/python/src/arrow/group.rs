@@ -9,6 +9,7 @@ use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
 
 use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within, times_of};
 use super::input::BinaryColumn;
+use super::leftovers::{OVER_LIMIT, SEEN};
 use super::whole::{Missing, WHOLE, WholeCopy};
 
 /// Senders that one row names; further ones are not told.
@@ -111,18 +112,21 @@ impl Group {
             });
             return;
         }
-        self.rows += 1;
-        if let Some(timestamp) = arrival.timestamp {
-            self.first_timestamp = Some(
-                self.first_timestamp
-                    .map_or(timestamp, |first| first.min(timestamp)),
-            );
-            self.last_timestamp = Some(
-                self.last_timestamp
-                    .map_or(timestamp, |last| last.max(timestamp)),
-            );
+        if bytes.is_none() && self.key.hash.is_some() {
+            match arrival.error {
+                Some(SEEN) => {
+                    self.see(arrival);
+                    return;
+                }
+                Some(OVER_LIMIT) => {
+                    self.over_limit = true;
+                    return;
+                }
+                _ => {}
+            }
         }
-        let sender = arrival.sender.and_then(|sender| self.known_sender(sender));
+        self.rows += 1;
+        let sender = self.see(arrival);
         let Some(bytes) = bytes else {
             self.unreadable += 1;
             self.note_error(arrival.error.unwrap_or("the payload is null"));
@@ -144,6 +148,21 @@ impl Group {
                 self.note_error(&error.to_string());
             }
         }
+    }
+
+    /// Notes when a row came, and from whom.
+    fn see(&mut self, arrival: &Arrival<'_>) -> Option<Arc<str>> {
+        if let Some(timestamp) = arrival.timestamp {
+            self.first_timestamp = Some(
+                self.first_timestamp
+                    .map_or(timestamp, |first| first.min(timestamp)),
+            );
+            self.last_timestamp = Some(
+                self.last_timestamp
+                    .map_or(timestamp, |last| last.max(timestamp)),
+            );
+        }
+        arrival.sender.and_then(|sender| self.known_sender(sender))
     }
 
     /// The pieces of the payload where nothing is missing and nothing contested; what they hash to

@@ -1,6 +1,7 @@
 //! What goes on from a partition to meet the others': segments of messages that are not whole in it,
 //! and a row for each message that is; and what the others' rows then correct.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
@@ -10,6 +11,11 @@ use arrow_schema::{ArrowError, Field, Schema};
 
 use super::group::{Group, GroupKey};
 use super::whole::{Missing, WHOLE};
+
+/// What stands in the column `error` of a row that tells of a message when a segment came again, or from whom.
+pub const SEEN: &str = "seen";
+/// And of one that tells that segments were let go.
+pub const OVER_LIMIT: &str = "over the limit";
 
 /// Columns as the state machine takes them in.
 #[derive(Default)]
@@ -29,8 +35,10 @@ impl LeftoverColumns {
         self.rows == 0
     }
 
-    /// Adds every segment that `group` holds, with how often it came.
+    /// Adds every segment that `group` holds, with how often it came, and what of the group these do not tell.
     pub fn append(&mut self, group: &Group) {
+        let mut times: Vec<i64> = Vec::new();
+        let mut senders = group.senders.clone();
         for candidate in group.candidates() {
             self.append_row(
                 &group.key,
@@ -39,6 +47,31 @@ impl LeftoverColumns {
                 candidate.sender.as_deref(),
                 candidate.times_said().as_deref(),
             );
+            times.extend(candidate.timestamp);
+            if let Some(sender) = &candidate.sender {
+                senders.remove(sender);
+            }
+        }
+        // Neither the time nor the sender of a repeat goes on with its segment.
+        let ends = BTreeSet::from([group.first_timestamp, group.last_timestamp]);
+        let mut untold = ends
+            .into_iter()
+            .flatten()
+            .filter(|time| !times.contains(time));
+        let mut senders = senders.iter();
+        loop {
+            let (time, sender) = (untold.next(), senders.next());
+            if time.is_none() && sender.is_none() {
+                break;
+            }
+            let sender = sender.map(AsRef::as_ref);
+            self.append_row(&group.key, None, time, sender, Some(SEEN));
+        }
+        if group.was_over_limit() {
+            self.append_row(&group.key, None, None, None, Some(OVER_LIMIT));
+        }
+        if group.unreadable > 0 {
+            self.append_row(&group.key, None, None, None, group.error.as_deref());
         }
     }
 
