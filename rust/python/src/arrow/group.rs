@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_row::OwnedRow;
+use shardwire_core::keccak;
 use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
 
 use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within, times_of};
@@ -169,7 +170,8 @@ impl Group {
     /// is for the caller to compare.
     pub fn whole_pieces(&self) -> Option<Vec<&[u8]>> {
         if let Some(whole) = &self.whole {
-            return self.places.is_empty().then(|| vec![whole.segment()]);
+            // Anybody can name its hash in a segment.
+            return Some(vec![whole.segment()]);
         }
         let count = self.data_segment_count()?;
         let mut pieces = Vec::with_capacity(usize::from(count));
@@ -354,7 +356,23 @@ impl Group {
                 whole.times = whole.times.saturating_add(times);
                 self.duplicates += u64::from(times);
             }
-            Some(_) => self.conflicts += 1,
+            Some(whole) => {
+                self.conflicts += 1;
+                // A key is a claim: of others under it the one that it names counts.
+                if self.key.hash == Some(keccak::keccak256(bytes)) {
+                    let before = whole.segment().len();
+                    if self.held_bytes - before + bytes.len() > limits.held_bytes_max {
+                        self.over_limit = true;
+                        return;
+                    }
+                    self.held_bytes = self.held_bytes - before + bytes.len();
+                    self.weight = self.weight - before + bytes.len();
+                    whole.held = Held::Row(Arc::clone(arrival.column), arrival.row);
+                    whole.payload = 0..bytes.len();
+                    (whole.sender, whole.timestamp) = (sender, arrival.timestamp);
+                    whole.times = times;
+                }
+            }
             None if self.held_bytes + bytes.len() > limits.held_bytes_max => self.over_limit = true,
             None => {
                 self.held_bytes += bytes.len();
