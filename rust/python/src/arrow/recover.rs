@@ -84,6 +84,10 @@ fn attempt(
         };
         match reassembler.receive(candidate.segment(), &receipt) {
             Outcome::Reconstructed(found) => return Attempt::Payload(found),
+            // What is all of its message waits in no set: the next one is tried by itself.
+            Outcome::Dropped(_) if candidate.header.data_segment_count == Some(1) => {
+                mismatched = true;
+            }
             Outcome::Dropped(_) => return Attempt::Mismatch,
             Outcome::Stored { hash_mismatch, .. } => mismatched |= hash_mismatch,
             Outcome::Discarded { .. } => {}
