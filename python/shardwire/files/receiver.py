@@ -177,7 +177,8 @@ class FileReceiver:
             if await asyncio.to_thread(partial.is_there):
                 await self._on_received(transfer)
                 return
-            if any(other.partial.destination == destination for other in self._transfers.values()):
+            holder = next((one for one in self._transfers.values() if one.partial.destination == destination), None)
+            if holder is not None and not self._gives_way(holder):
                 raise _Refused("exists", f"another file is being received as {str(destination)!r}")
             await asyncio.to_thread(_begin, partial)
         except OSError as error:
@@ -217,15 +218,16 @@ class FileReceiver:
         return destination
 
     def _has_room(self) -> bool:
-        if len(self._transfers) < TRANSFERS_MAX:
-            return True
-        oldest = next(iter(self._transfers.values()))
-        if _now_ms() - oldest.heard_ms < TRANSFER_IDLE_MS:
+        return len(self._transfers) < TRANSFERS_MAX or self._gives_way(next(iter(self._transfers.values())))
+
+    def _gives_way(self, transfer: _Transfer) -> bool:
+        """Lets go of a transfer of which nothing came lately; whether it did."""
+        if _now_ms() - transfer.heard_ms < TRANSFER_IDLE_MS:
             return False
-        self._transfers.popitem(last=False)
-        if oldest.partial.next_index == 0:
+        del self._transfers[transfer.transfer_id]
+        if transfer.partial.next_index == 0:
             # Offers alone leave nothing behind.
-            oldest.partial.discard()
+            transfer.partial.discard()
         return True
 
     async def _on_chunk(self, chunk: FileChunk, sender_id: str) -> None:

@@ -689,6 +689,40 @@ def test_two_files_of_one_name_do_not_mix(inbox: Path) -> None:
     assert (inbox / "a.bin").read_bytes() == DATA[:9_000]
 
 
+def test_a_name_is_free_again_once_nobody_goes_on_with_its_transfer(inbox: Path) -> None:
+    first, second = offered(DATA[:9_000])[0], offered(DATA[9_000:20_000])[0]
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(inbox)
+        for message in (first[0], second[0]):
+            await alice.send(message)
+        await asyncio.sleep(receiver_module.TRANSFER_IDLE_MS / 1_000 + 5)
+        for message in second:
+            await alice.send(message)
+        await asyncio.sleep(20)
+
+    world = run_world(scenario)
+    assert [status.reason for status in statuses(world, "alice") if status.state == "refused"] == ["exists"]
+    assert (inbox / "a.bin").read_bytes() == DATA[9_000:20_000]
+
+
+def test_a_file_that_changed_after_a_timeout_is_taken(source: Path, inbox: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob", listen=False)
+        with pytest.raises(TimeoutError):
+            await alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=1_000)
+        await asyncio.to_thread(source.write_bytes, DATA[::-1])
+        bob.receive_files(inbox)
+        with pytest.raises(FileRefusedError, match="exists"):
+            await alice.send_file(source, chunk_size_bytes=CHUNK)
+        await asyncio.sleep(receiver_module.TRANSFER_IDLE_MS / 1_000)
+        assert await alice.send_file(source, chunk_size_bytes=CHUNK) == {"bob"}
+
+    run_world(scenario)
+    assert (inbox / "photo.raw").read_bytes() == DATA[::-1]
+
+
 def test_a_strangers_chunks_are_asked_about_once_each(inbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiver_module, "STRANGE_TRANSFERS_MAX", 10)
 
