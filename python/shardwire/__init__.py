@@ -289,15 +289,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "erasure":
-        return import_module("shardwire.erasure")
-    room = _ROOM_OF.get(name)
-    if room is None:
-        raise AttributeError(f"module 'shardwire' has no attribute {name!r}")
-    value = getattr(import_module(room), name)
-    globals()[name] = value
-    return value
+# Type checkers take a module with this function to have every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name == "erasure":
+            return import_module("shardwire.erasure")
+        room = _ROOM_OF.get(name)
+        if room is None:
+            raise AttributeError(f"module 'shardwire' has no attribute {name!r}")
+        value = getattr(import_module(room), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

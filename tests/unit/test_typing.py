@@ -89,6 +89,13 @@ def test_wrong_programs_do_not(tmp_path: Path) -> None:
         assert any(expected in entry for entry in about), f"{line}: {about}"
 
 
+def test_names_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    lines = ["import shardwire", "from shardwire import ReliableChanel", "from shardwire.node import NatsNodee"]
+    said = check("\n".join([*lines, "print(shardwire.create_channel)", ""]), tmp_path)
+    refused = [line for line in said.splitlines() if "has no attribute" in line]
+    assert len(refused) == 3, said
+
+
 def test_a_name_gives_its_callback_the_class_that_it_stands_for(tmp_path: Path) -> None:
     lines = ["from shardwire import ReliableChannel, events", "from shardwire.event_names import EventName"]
     lines += ["def use(channel: ReliableChannel, name: EventName) -> None:"]

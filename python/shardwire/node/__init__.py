@@ -102,10 +102,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    room = _ROOM_OF.get(name)
-    if room is None:
-        raise AttributeError(f"module 'shardwire.node' has no attribute {name!r}")
-    value = getattr(import_module(room), name)
-    globals()[name] = value
-    return value
+# Type checkers take a module with this function to have every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        room = _ROOM_OF.get(name)
+        if room is None:
+            raise AttributeError(f"module 'shardwire.node' has no attribute {name!r}")
+        value = getattr(import_module(room), name)
+        globals()[name] = value
+        return value
