@@ -10,6 +10,7 @@ from channel_world import World, run_world
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.errors import NodeError, PayloadTooLargeError, PersistenceError
 from shardwire.events import ChunkErrorEvent, ChunkInfo, ChunkSentEvent, EphemeralDroppedEvent, MessageReceivedEvent
+from shardwire.node import MessageEnvelope
 
 
 def test_a_burst_is_dropped_from_the_threshold_on_and_nothing_of_it_waits() -> None:
@@ -137,3 +138,25 @@ def test_each_way_in_which_one_cannot_be_sent_ends_it_with_one_error(cause: str)
 
     told = [event for event in run_world(scenario).events["alice"] if hasattr(event, "chunk_info")]
     assert [(type(event), event.chunk_info) for event in told] == [(ChunkErrorEvent, ChunkInfo((0,), 1))]
+
+
+def test_ephemeral_messages_leave_once_the_node_is_tried_again() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice")
+        await asyncio.sleep(30)
+        node = world.nodes["alice"]
+        send = node.send
+
+        async def fail_once(envelope: MessageEnvelope) -> str:
+            node.send = send  # type: ignore[method-assign]
+            await asyncio.sleep(0.1)
+            raise NodeError("busy")
+
+        node.send = fail_once  # type: ignore[method-assign]
+        for message in (b"lost", b"held back"):
+            await alice.send_ephemeral(message)
+        await asyncio.sleep(5)
+        assert world.messages("bob") == [b"held back"]
+
+    run_world(scenario)

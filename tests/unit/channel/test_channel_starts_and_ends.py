@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from channel_world import World, join_released, run_world
 
-from shardwire.channel import close_channel
+from shardwire.channel import close_channel, waiters
 from shardwire.channel.observing.timeline import SegmentObservation
 from shardwire.config import ChannelConfig, SegmentationConfig
-from shardwire.errors import ChannelClosedError, NodeError
+from shardwire.errors import ChannelClosedError, ConfigError, NodeError
+from shardwire.events import MessageReceivedEvent
 
 
 def test_a_channel_that_drains_takes_nothing_new() -> None:
@@ -91,5 +92,70 @@ def test_a_message_that_is_refused_at_once_is_known_as_that_at_once() -> None:
         request_id = await alice.send_ephemeral(b"")
         with pytest.raises(NodeError, match=f"message {request_id} was not sent: "):
             await alice.delivered(request_id)
+
+    run_world(scenario)
+
+
+def test_a_drain_ends_as_soon_as_all_is_delivered() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice")
+        await alice.send(b"acknowledged soon")
+        started = asyncio.get_running_loop().time()
+        await close_channel(alice, 600_000)
+        assert alice.pending() == ()
+        assert asyncio.get_running_loop().time() - started < 60
+
+    run_world(scenario)
+
+
+def test_who_begins_to_listen_is_handed_what_waits_at_once() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", listen=False)
+        await alice.delivered(await alice.send(b"waits"), timeout_ms=60_000)
+        await asyncio.sleep(1)
+        received: list[bytes] = []
+        bob.on_message_received(lambda event: received.append(event.message))
+        await asyncio.sleep(0.05)
+        assert received == [b"waits"]
+
+    run_world(scenario)
+
+
+def test_what_was_handed_over_before_the_last_message_is_not_handed_over_again_after_a_crash() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", listen=False, on_disk=True)
+        begun = asyncio.Event()
+
+        async def take(event: MessageReceivedEvent) -> None:
+            if event.message == b"second":
+                begun.set()
+                await asyncio.sleep(1e6)
+
+        bob.on_message_received(take)
+        for message in (b"first", b"second"):
+            await alice.send(message)
+        await begun.wait()
+        await world.crash("bob")
+        await world.join("bob", on_disk=True)
+        await asyncio.sleep(60)
+
+    world = run_world(scenario, commit_ms=200, limit_ms=10_000_000)
+    assert [(event.message, event.redelivered) for event in world.received["bob"]] == [(b"second", True)]
+
+
+def test_refused_messages_are_remembered_up_to_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiters, "FAILURES_REMEMBERED_MAX", 3)
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(segmentation=SegmentationConfig(wire_format="draft")))
+        forgotten, *remembered = [await alice.send_ephemeral(b"") for _ in range(4)]
+        for request_id in remembered:
+            with pytest.raises(NodeError, match=f"message {request_id} was not sent: "):
+                await alice.delivered(request_id)
+        with pytest.raises(ConfigError):
+            await alice.delivered(forgotten)
 
     run_world(scenario)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from channel_world import World, run_world
 
 from shardwire.channel.receiving.reception import RECEIVED_AT_ONCE_MAX, Arrival, Reception
 from shardwire.node import MessageEnvelope, MessagePropagated, MessageReceived, run_virtual
@@ -103,3 +104,26 @@ def test_a_message_that_was_not_taken_in_before_the_channel_stopped_may_come_aga
         return both.taken
 
     assert run_virtual(main()) == [b"x"]
+
+
+def test_the_echo_of_what_we_sent_is_not_decrypted() -> None:
+    class Counting:
+        decrypted = 0
+
+        def encrypt(self, payload: bytes) -> bytes:
+            return payload
+
+        def decrypt(self, payload: bytes) -> bytes:
+            self.decrypted += 1
+            return payload
+
+    async def scenario(world: World) -> None:
+        cipher = Counting()
+        alice = await world.join("alice", encryption=cipher)
+        for number in range(3):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(60)
+        assert world.sent_by("alice") >= 3
+        assert cipher.decrypted == 0
+
+    run_world(scenario)
