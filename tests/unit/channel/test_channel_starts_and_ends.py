@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from channel_world import World, join_released, run_world
@@ -159,3 +160,23 @@ def test_refused_messages_are_remembered_up_to_their_limit(monkeypatch: pytest.M
             await alice.delivered(forgotten)
 
     run_world(scenario)
+
+
+def test_who_waited_leaves_nothing_behind() -> None:
+    """A channel may live for months."""
+
+    def futures() -> int:
+        gc.collect()
+        return sum(isinstance(each, asyncio.Future) for each in gc.get_objects())
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        request_id = await alice.send(b"nobody listens")
+        before = futures()
+        for _ in range(20):
+            await alice.cancel(await alice.send(b"stored, then cancelled"))
+            with pytest.raises(TimeoutError):
+                await alice.delivered(request_id, timeout_ms=10)
+        assert futures() - before < 10
+
+    run_world(scenario, commit_ms=10)
