@@ -7,7 +7,7 @@ import logging
 from functools import partial
 
 import pytest
-from channel_world import World, join_released, run_world
+from channel_world import Disk, Mount, World, join_released, run_world
 
 from shardwire.channel import close_channel
 from shardwire.channel.storing.records import DELIVERY
@@ -154,6 +154,31 @@ def test_who_waits_for_a_commit_is_not_kept_by_those_that_failed(caplog: pytest.
         disk.fails_with = None
 
     run_world(scenario, commit_ms=10)
+
+
+def test_a_persistence_that_fails_is_tried_less_and_less_often_once_nobody_waits() -> None:
+    tries = 0
+
+    class Counting(Mount):
+        def commit(self, channel_id: str, changes: Changes) -> None:
+            nonlocal tries
+            tries += 1
+            super().commit(channel_id, changes)
+
+    async def scenario(world: World) -> None:
+        nonlocal tries
+        disk = Disk()
+        alice = await world.join("alice", ChannelConfig.logos(sds=SdsConfig(persistence=Counting(disk))))
+        await alice.send(b"nobody listens")
+        disk.fails_with = PersistenceError("disk full")
+        with pytest.raises(PersistenceError):
+            await alice.send(b"refused")
+        tries = 0
+        await asyncio.sleep(600)
+        assert 0 < tries < 100
+        disk.fails_with = None
+
+    run_world(scenario)
 
 
 def test_a_state_that_could_not_be_loaded_is_not_given_free() -> None:
