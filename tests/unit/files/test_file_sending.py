@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import secrets
 from pathlib import Path
 
 import pytest
 from channel_world import World, run_world
 
+from shardwire._native import FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_status
+from shardwire.channel import ReliableChannel
+from shardwire.errors import QueueFullError
 from shardwire.files.chain import FileSource
 
 CHUNK = 64 << 10
@@ -49,5 +53,57 @@ def test_a_file_system_that_does_not_answer_in_time_is_no_receiver_that_does_not
         alice = await world.join("alice")
         with pytest.raises(TimeoutError, match="Connection timed out"):
             await alice.send_file(source, timeout_ms=60_000)
+
+    run_world(scenario)
+
+
+def test_a_chunk_for_which_the_queue_has_no_room_is_sent_once_it_has(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not only when the receiver misses it."""
+    send, refused = ReliableChannel.send, 0
+
+    async def refuse_once(self: ReliableChannel, message: bytes) -> str:
+        nonlocal refused
+        if isinstance(decode_file_message(message), FileChunk) and not refused:
+            refused += 1
+            raise QueueFullError("the queue is full")
+        return await send(self, message)
+
+    monkeypatch.setattr(ReliableChannel, "send", refuse_once)
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        (tmp_path / "inbox").mkdir()
+        bob.receive_files(tmp_path / "inbox")
+        assert await alice.send_file(source, chunk_size_bytes=CHUNK) == {"bob"}
+        await asyncio.sleep(1)
+
+    told = map(decode_file_message, run_world(scenario).messages("alice"))
+    assert [each.state for each in told if isinstance(each, FileStatus)] == ["requested", "received"]
+    assert refused == 1
+
+
+def test_who_knows_nothing_of_a_file_is_offered_it_once_a_second_at_most(source: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=20_000))
+        await asyncio.sleep(2)
+        offers = [each for each in map(decode_file_message, world.messages("bob")) if isinstance(each, FileManifest)]
+        for _ in range(30):
+            await bob.send(
+                encode_file_status(
+                    transfer_id=offers[0].transfer_id,
+                    state="unknown",
+                    session=offers[0].session,
+                    nonce=secrets.randbits(64),
+                )
+            )
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        offers = [each for each in map(decode_file_message, world.messages("bob")) if isinstance(each, FileManifest)]
+        assert 1 < len(offers) <= 6
+        with pytest.raises(TimeoutError):
+            await sending
 
     run_world(scenario)
