@@ -13,6 +13,7 @@ from channel_world import World, run_world
 from shardwire._native import FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_status
 from shardwire.channel import ReliableChannel
 from shardwire.errors import QueueFullError
+from shardwire.files import sender as sender_module
 from shardwire.files.chain import FileSource
 
 CHUNK = 64 << 10
@@ -105,5 +106,40 @@ def test_who_knows_nothing_of_a_file_is_offered_it_once_a_second_at_most(source:
         assert 1 < len(offers) <= 6
         with pytest.raises(TimeoutError):
             await sending
+
+    run_world(scenario)
+
+
+def test_who_must_not_have_a_file_may_refuse_it(source: Path, tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob, carol = [await world.join(name) for name in ("alice", "bob", "carol")]
+        (tmp_path / "inbox").mkdir()
+
+        async def choose_late(offer: object) -> Path:
+            await asyncio.sleep(5)
+            return tmp_path / "inbox" / "photo.raw"
+
+        bob.receive_files(choose_late)
+        carol.receive_files(lambda offer: None)
+        assert await alice.send_file(source, chunk_size_bytes=CHUNK, delivered_when={"bob"}) == {"bob"}
+        await asyncio.sleep(1)
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("receivers_max", [1, 2])
+def test_so_many_receivers_are_counted_and_no_more(
+    source: Path, tmp_path: Path, receivers_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_module, "RECEIVERS_MAX", receivers_max)
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        for name in ("bob", "carol"):
+            (tmp_path / name).mkdir()
+            (await world.join(name)).receive_files(tmp_path / name)
+        having = await alice.send_file(source, chunk_size_bytes=CHUNK, delivered_when="any", timeout_ms=600_000)
+        assert len(having) == receivers_max
+        await asyncio.sleep(1)
 
     run_world(scenario)
