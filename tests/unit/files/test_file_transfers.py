@@ -687,6 +687,9 @@ def test_two_files_of_one_name_do_not_mix(inbox: Path) -> None:
 
     world = run_world(scenario)
     assert [status.reason for status in statuses(world, "alice") if status.state == "refused"] == ["exists"]
+    # At once, and not when all of it has come.
+    [failed] = world.of("bob", FileFailedEvent)
+    assert failed.error.startswith("another file is being received as ")
     assert (inbox / "a.bin").read_bytes() == DATA[:9_000]
 
 

@@ -1,0 +1,135 @@
+"""When a channel asks a store again: not at every occasion, and after every life as a started channel."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
+from shardwire.errors import NodeError
+from shardwire.node import MessageEnvelope, StorePage, StoreQuery
+from shardwire.segmentation import SegmentationConfig, segment
+
+# The sender never resends, and nobody repairs: what arrives late came from the store.
+STORE_ONLY = ChannelConfig.logos(sds=SdsConfig(max_retransmissions=0, enable_repair=False))
+
+
+def spy(world: World, name: str, *, fails: bool = False) -> list[StoreQuery]:
+    """Records the store queries of a node, or lets them fail."""
+    queries: list[StoreQuery] = []
+    node = world.nodes[name]
+    answer = node.query_store
+
+    async def query_store(query: StoreQuery) -> StorePage:
+        queries.append(query)
+        if fails:
+            raise NodeError("the store is busy")
+        return await answer(query)
+
+    node.query_store = query_store  # type: ignore[method-assign]
+    return queries
+
+
+def test_a_channel_that_was_stopped_offline_asks_once_it_starts_again() -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice", STORE_ONLY), await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(1)
+        world.nodes["bob"].go_offline()
+        await asyncio.sleep(1)
+        await bob.stop()
+        world.nodes["bob"].go_online()
+        await alice.send(b"missed")
+        await asyncio.sleep(1)
+        await bob.start()
+        await asyncio.sleep(10)
+
+    assert run_world(scenario).messages("bob") == [b"missed"]
+
+
+def naming(number: int, entries: list[HistoryEntry]) -> MessageEnvelope:
+    """A message whose history names others."""
+    message = SdsMessage(
+        sender_id="peer",
+        message_id=f"m{number}",
+        channel_id=CHANNEL,
+        lamport_timestamp=5 + number,
+        causal_history=entries,
+        content=segment(b"%d" % number, SegmentationConfig())[0],
+    )
+    return MessageEnvelope(TOPIC, message.encode())
+
+
+def test_a_store_that_fails_is_left_alone_for_its_time_whatever_is_found_missing_meanwhile() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", STORE_ONLY)
+        peer = await world.node("peer")
+        await asyncio.sleep(30)
+        queries = spy(world, "bob", fails=True)
+        for number in range(60):
+            await peer.send(naming(number, [HistoryEntry(f"never{number}", retrieval_hint=bytes([number]) * 32)]))
+            await asyncio.sleep(1)
+        assert 1 < len(queries) <= 8
+
+    run_world(scenario)
+
+
+def test_what_is_missing_is_asked_for_again_in_turn_and_by_one_query_in_a_period() -> None:
+    config = replace(STORE_ONLY, sync=SyncConfig(retrieve_frequency_ms=10_000))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        await asyncio.sleep(30)
+        queries = spy(world, "bob")
+        hints = [bytes([number]) * 32 for number in range(60)]
+        await peer.send(naming(0, [HistoryEntry(f"never{hint[0]}", retrieval_hint=hint) for hint in hints]))
+        await asyncio.sleep(45)
+        asked = [query.message_hashes for query in queries if query.message_hashes]
+        assert 6 <= len(asked) <= 8
+        again = [each for batch in asked[3:6] for each in batch]
+        assert sorted(again) == hints
+
+    run_world(scenario)
+
+
+def test_a_channel_that_was_stopped_while_a_store_was_being_asked_asks_once_it_starts_again() -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice", STORE_ONLY), await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(1)
+        node = world.nodes["bob"]
+        answer = node.query_store
+
+        async def hang(query: StoreQuery) -> StorePage:
+            await asyncio.sleep(1e6)
+            return StorePage(())
+
+        node.query_store = hang  # type: ignore[method-assign]
+        node.go_offline()
+        await alice.send(b"missed")
+        await asyncio.sleep(1)
+        node.go_online()
+        await asyncio.sleep(1)
+        await bob.stop()
+        node.query_store = answer  # type: ignore[method-assign]
+        await bob.start()
+        await asyncio.sleep(10)
+
+    assert run_world(scenario).messages("bob") == [b"missed"]
+
+
+def test_one_query_of_the_topic_serves_all_that_is_found_missing_without_a_hint_for_a_while() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", STORE_ONLY)
+        peer = await world.node("peer")
+        await asyncio.sleep(30)
+        queries = spy(world, "bob")
+        for number in range(20):
+            await peer.send(naming(number, [HistoryEntry(f"never{number}")]))
+            await asyncio.sleep(1)
+        of_topic = [query for query in queries if query.content_topics and query.cursor is None]
+        assert 1 <= len(of_topic) <= 3
+
+    run_world(scenario)
