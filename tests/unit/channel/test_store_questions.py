@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
 from shardwire.errors import NodeError
-from shardwire.node import MessageEnvelope, StorePage, StoreQuery
+from shardwire.node import MemoryNode, MessageEnvelope, StorePage, StoreQuery
 from shardwire.segmentation import SegmentationConfig, segment
 
 # The sender never resends, and nobody repairs: what arrives late came from the store.
@@ -131,5 +132,29 @@ def test_one_query_of_the_topic_serves_all_that_is_found_missing_without_a_hint_
             await asyncio.sleep(1)
         of_topic = [query for query in queries if query.content_topics and query.cursor is None]
         assert 1 <= len(of_topic) <= 3
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("hint", [bytes(32), None], ids=["hint", "no hint"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_waits_to_ask_a_store_again_sleeps(hint: bytes | None, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def has_store(node: MemoryNode) -> bool:
+        nonlocal looks
+        looks += 1
+        return True
+
+    async def scenario(world: World) -> None:
+        nonlocal looks
+        await world.join("bob", STORE_ONLY)
+        peer = await world.node("peer")
+        await asyncio.sleep(30)
+        spy(world, "bob", fails=fails)
+        monkeypatch.setattr(MemoryNode, "has_store", property(has_store))
+        await peer.send(naming(0, [HistoryEntry("never", retrieval_hint=hint)]))
+        await asyncio.sleep(30)
+        assert 0 < looks < 100
 
     run_world(scenario)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from channel_world import World, run_world
 
 from shardwire import FileFailedEvent, FileReceivedEvent, keccak256
 from shardwire._native import (
+    FileChunk,
     FileManifest,
     FileStatus,
     decode_file_message,
@@ -19,6 +21,7 @@ from shardwire._native import (
     encode_file_status,
 )
 from shardwire.files import receiver as receiver_module
+from shardwire.files.partial import PartialFile
 
 CHUNK = 4 << 10
 
@@ -199,3 +202,68 @@ def test_the_file_of_which_nothing_came_for_longest_makes_room(inbox: Path, monk
         await asyncio.sleep(5)
 
     assert run_world(scenario).of("bob", FileFailedEvent) == []
+
+
+def test_a_file_that_is_under_way_makes_no_room(inbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver_module, "TRANSFERS_MAX", 1)
+    idle_s = receiver_module.TRANSFER_IDLE_MS / 1_000
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(lambda offer: inbox / offer.transfer_id)
+        first, second = [offered(bytes(CHUNK) + bytes([number])) for number in range(2)]
+        await alice.send(first[0])
+        await asyncio.sleep(idle_s - 1)
+        await alice.send(first[1])
+        await asyncio.sleep(5)
+        await alice.send(second[0])
+        await asyncio.sleep(5)
+
+    assert [event.reason for event in run_world(scenario).of("bob", FileFailedEvent)] == ["busy"]
+
+
+@pytest.mark.parametrize("free_bytes", [CHUNK, CHUNK - 1])
+def test_a_file_is_taken_up_where_what_is_missing_of_it_fits_the_disk(
+    inbox: Path, free_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        end = bob.receive_files(inbox)
+        offer, chunk = offered(bytes(2 * CHUNK))
+        for message in (offer, chunk):
+            await alice.send(message)
+        await asyncio.sleep(5)
+        end()
+        monkeypatch.setattr(receiver_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes))
+        bob.receive_files(inbox)
+        await alice.send(offer)
+        await asyncio.sleep(5)
+
+    failed = [event.reason for event in run_world(scenario).of("bob", FileFailedEvent)]
+    assert failed == ([] if free_bytes == CHUNK else ["no_space"])
+    assert len(os.listdir(inbox)) == (2 if free_bytes == CHUNK else 0)
+
+
+def test_what_lies_behind_the_right_chunks_of_a_partial_file_is_not_of_the_file(tmp_path: Path) -> None:
+    data = bytes(2 * CHUNK)
+    manifest, chunk = map(decode_file_message, offered(data))
+    assert isinstance(manifest, FileManifest)
+    assert isinstance(chunk, FileChunk)
+    partial = PartialFile(tmp_path / "photo.raw", manifest, "mark")
+    partial.resume()
+    partial.write(chunk)
+    for path in tmp_path.iterdir():
+        with path.open("ab") as file:
+            file.write(b"\1" * 3 * CHUNK)
+    again = PartialFile(tmp_path / "photo.raw", manifest, "mark")
+    again.resume()
+    last = decode_file_message(
+        encode_file_chunk(
+            transfer_id=manifest.transfer_id, index=1, next_hash=bytes(32), data=data[CHUNK:], nonce=1, session=9
+        )
+    )
+    assert isinstance(last, FileChunk)
+    assert again.fits(last)
+    again.write(last)
+    again.finish()
+    assert (tmp_path / "photo.raw").read_bytes() == data
