@@ -386,7 +386,6 @@ def _begin(partial: PartialFile) -> None:
     free_bytes = shutil.disk_usage(partial.destination.parent).free
     missing_bytes = partial.manifest.size_bytes - partial.held_bytes
     if missing_bytes > free_bytes:
-        partial.discard()
         raise OSError(errno.ENOSPC, f"{missing_bytes:,} bytes are missing and {free_bytes:,} free")
 
 
