@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from channel_world import World, run_world
 
 from shardwire.channel.limits.limit import Limit, Member
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.storing.records import RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import PersistenceError
-from shardwire.node import run_virtual, running_clock
+from shardwire.node import NodeConfig, run_virtual, running_clock
 from shardwire.sds.outputs import TransmitKind
 
 EPOCH_MS = 60_000
@@ -201,3 +202,18 @@ def test_what_is_kept_for_others_shrinks_with_the_epoch_and_acknowledgements_tak
         assert await take(limit, other, 9, TransmitKind.SYNC) == 20 - sum(got)
 
     run_virtual(main(), limit_ms=10 * EPOCH_MS)
+
+
+def test_a_channel_that_joins_in_a_later_epoch_shares_the_limit_of_its_node() -> None:
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=4, ack_reserve=0.0)
+
+    async def scenario(world: World) -> None:
+        red = await world.join("red", node="shared", node_config=NodeConfig(rate_limit_config=limit), channel_id="red")
+        await asyncio.sleep(150)
+        green = await world.join("green", node="shared", channel_id="green")
+        for number in range(6):
+            await red.send(b"%d" % number)
+        await asyncio.sleep(1)
+        assert 0 < red.rate_limit_status().used == green.rate_limit_status().used
+
+    run_world(scenario)
