@@ -204,16 +204,44 @@ def test_what_is_kept_for_others_shrinks_with_the_epoch_and_acknowledgements_tak
     run_virtual(main(), limit_ms=10 * EPOCH_MS)
 
 
-def test_a_channel_that_joins_in_a_later_epoch_shares_the_limit_of_its_node() -> None:
+def test_a_channel_that_joins_while_another_one_is_stopped_shares_the_limit_of_their_node() -> None:
     limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=4, ack_reserve=0.0)
 
     async def scenario(world: World) -> None:
         red = await world.join("red", node="shared", node_config=NodeConfig(rate_limit_config=limit), channel_id="red")
+        await red.stop()
         await asyncio.sleep(150)
         green = await world.join("green", node="shared", channel_id="green")
+        await red.start()
         for number in range(6):
             await red.send(b"%d" % number)
         await asyncio.sleep(1)
         assert 0 < red.rate_limit_status().used == green.rate_limit_status().used
 
     run_world(scenario)
+
+
+def test_of_two_limits_the_one_that_is_spent_holds_until_its_own_epoch_ends() -> None:
+    async def main() -> None:
+        clock = running_clock()
+        limits = []
+        for epoch_size_ms, quota in ((10 * EPOCH_MS, 1), (EPOCH_MS, 5)):
+            config = RateLimitConfig(
+                enabled=True, epoch_size_ms=epoch_size_ms, messages_per_epoch=quota, counts="segment", ack_reserve=0.0
+            )
+            limit = Limit(config, Store())
+            limits.append((limit, limit.join(lambda: 0, clock.epoch_ms)))
+        own, (limit, member) = limits
+        shared: Any = SimpleNamespace(limit=limit, member=member)
+        quota = Quota(own, shared)
+        assert quota.allows(TransmitKind.FIRST, clock.epoch_ms())
+        assert [place is None for place in await quota.take([TransmitKind.FIRST] * 2)] == [False, True]
+        assert not quota.allows(TransmitKind.FIRST, clock.epoch_ms())
+        # What the other limit had given for the second is left to others.
+        assert limit.record().used == 1
+        now_ms = clock.epoch_ms()
+        assert quota.reopens_at_ms(now_ms) == own[0].reopens_at_ms(own[1], now_ms) > now_ms + EPOCH_MS
+        status = quota.status(now_ms)
+        assert (status.used, status.total) == (1, 1)
+
+    run_virtual(main(), limit_ms=EPOCH_MS)

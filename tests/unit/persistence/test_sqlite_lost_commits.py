@@ -142,6 +142,17 @@ def test_an_older_copy_put_in_its_place_is_recognised(tmp_path: Path) -> None:
     assert [stored.lost_commits for stored in read_channels(path)] == [4]
 
 
+def test_what_was_lost_at_several_times_is_summed_up(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make(path, 4)
+    for lost_now in (3, 2):
+        shutil.copy(path, tmp_path / "copy")
+        make(path, lost_now)
+        shutil.copy(tmp_path / "copy", path)
+        make(path, 1)
+    assert [stored.lost_commits for stored in read_channels(path)] == [5]
+
+
 def test_a_state_that_nothing_happened_to_is_never_said_to_be_older(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     for _ in range(6):
