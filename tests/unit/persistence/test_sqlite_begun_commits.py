@@ -178,3 +178,15 @@ def test_a_commit_of_which_nobody_knows_is_no_success(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError, match="it was interrupted"):
         persistence.end_commit("a", begun)
     persistence.close()
+
+
+def test_after_a_kill_the_first_commit_folds_and_the_next_are_rows_again(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    killed = in_use(path)
+    again = SqlitePersistence(copy_of(path, "killed"))
+    again.load("a")
+    for name in (b"4", b"5", b"6"):
+        again.commit("a", put(name))
+    assert (folded(again.path)[0], len(rows_of(again.path))) == (4, 2)
+    for persistence in (again, killed):
+        persistence.close()
