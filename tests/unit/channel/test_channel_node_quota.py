@@ -936,6 +936,23 @@ def test_channels_of_one_database_count_in_it_once(tmp_path: Path, caplog: pytes
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+def test_who_stays_of_those_that_share_a_place_still_has_the_count_kept_there() -> None:
+    async def scenario(world: World) -> None:
+        shared, disk = QuotaWorld(world), SharedDisk()
+        mount = disk.mount()
+        for name in ("red", "green"):
+            await shared.join(name, mount)
+        await close_channel(shared.channels.pop("red"))
+        await next_epoch()
+        await send_all(shared.channels["green"], 4)
+        await asyncio.sleep(1)
+        counted = disk.counted("shared")
+        assert counted is not None
+        assert counted.used == shared.left()[this_epoch()] >= 4
+
+    run_world(scenario)
+
+
 def test_no_channel_may_be_called_like_a_count() -> None:
     async def scenario(world: World) -> None:
         with pytest.raises(ConfigError, match="not for channels"):
