@@ -953,6 +953,27 @@ def test_who_stays_of_those_that_share_a_place_still_has_the_count_kept_there() 
     run_world(scenario)
 
 
+def test_the_count_is_written_by_who_stays_when_its_writer_is_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        shared = QuotaWorld(world)
+        red, green = (SqlitePersistence(tmp_path / "state.db") for _ in range(2))
+        await shared.join("red", red)
+        await shared.join("green", green)
+        await close_channel(shared.channels.pop("red"))
+        red.close()
+        await next_epoch()
+        await send_all(shared.channels["green"], 4)
+        await asyncio.sleep(1)
+        assert shared.left()[this_epoch()] >= 4
+        await close_channel(shared.channels.pop("green"))
+        green.close()
+
+    run_world(scenario)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 def test_no_channel_may_be_called_like_a_count() -> None:
     async def scenario(world: World) -> None:
         with pytest.raises(ConfigError, match="not for channels"):
