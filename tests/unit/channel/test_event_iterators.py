@@ -1,0 +1,57 @@
+"""Iterators over events: who reads one that is left or whose channel closes, and what a cancellation takes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from channel_world import World, run_world
+
+from shardwire.channel import close_channel
+from shardwire.events import MessageSentEvent
+
+
+def test_who_waits_for_an_event_stops_when_the_channel_closes() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", listen=False)
+        messages = alice.messages()
+        reader = asyncio.ensure_future(anext(messages))
+        await asyncio.sleep(1)
+        await close_channel(alice)
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(reader, 10)
+
+    run_world(scenario)
+
+
+def test_who_waits_for_an_event_stops_when_somebody_leaves_the_iterator() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", listen=False)
+        messages = alice.messages()
+        reader = asyncio.ensure_future(anext(messages))
+        await asyncio.sleep(1)
+        await messages.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(reader, 10)
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(messages), 10)
+
+    run_world(scenario)
+
+
+def test_no_event_of_a_message_is_read_once_it_is_cancelled() -> None:
+    async def scenario(world: World) -> None:
+        # Takes it for the network, and acknowledges nothing.
+        await world.node("silent")
+        alice = await world.join("alice", listen=False)
+        events = alice.events()
+        cancelled = await alice.send(b"cancelled")
+        await asyncio.sleep(5)
+        assert await alice.cancel(cancelled)
+        other = await alice.send(b"another")
+        async for event in events:
+            assert getattr(event, "request_id", other) == other
+            if isinstance(event, MessageSentEvent):
+                break
+
+    run_world(scenario)
