@@ -12,7 +12,7 @@ from shardwire.channel import close_channel, waiters
 from shardwire.channel.observing.timeline import SegmentObservation
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.errors import ChannelClosedError, ConfigError, NodeError
-from shardwire.events import MessageReceivedEvent
+from shardwire.events import MessageReceivedEvent, MessageSentEvent
 
 
 def test_a_channel_that_drains_takes_nothing_new() -> None:
@@ -180,3 +180,35 @@ def test_who_waited_leaves_nothing_behind() -> None:
         assert futures() - before < 10
 
     run_world(scenario, commit_ms=10)
+
+
+def test_outcomes_are_still_told_while_the_channel_closes() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice", listen=False)
+        told: list[str] = []
+
+        async def tell(event: MessageSentEvent) -> None:
+            await asyncio.sleep(0.2)
+            told.append(event.request_id)
+
+        alice.on_message_sent(tell)
+        sent = [await alice.send(b"%d" % number) for number in range(3)]
+        await asyncio.sleep(0.1)
+        await close_channel(alice)
+        assert told == sent
+
+    run_world(scenario)
+
+
+def test_a_channel_with_nothing_to_tell_closes_at_once() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice")
+        await alice.delivered(await alice.send(b"x"), timeout_ms=60_000)
+        await asyncio.sleep(10)
+        since = asyncio.get_running_loop().time()
+        await close_channel(alice)
+        assert asyncio.get_running_loop().time() - since < 0.5
+
+    run_world(scenario)

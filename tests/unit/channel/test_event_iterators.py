@@ -8,6 +8,7 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire.channel import close_channel
+from shardwire.channel.observing.subscriptions import UNREAD_S
 from shardwire.events import MessageSentEvent
 
 
@@ -55,3 +56,18 @@ def test_no_event_of_a_message_is_read_once_it_is_cancelled() -> None:
                 break
 
     run_world(scenario)
+
+
+def test_messages_that_nobody_reads_on_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob", listen=False)
+        messages = bob.messages()
+        for number in range(3):
+            await alice.send(b"%d" % number)
+        for _ in range(3):
+            await anext(messages)
+            await asyncio.sleep(2 * UNREAD_S)
+        await messages.aclose()
+
+    run_world(scenario)
+    assert sum("messages wait for events() or messages()" in record.getMessage() for record in caplog.records) == 1

@@ -176,3 +176,11 @@ def test_its_name_is_durable_before_anything_in_it_is_named(tmp_path: Path, monk
         file.write([b"second"])
         assert synced == [tmp_path, file._path, file._path]
         file.close()
+
+
+def test_more_values_are_written_at_once_than_one_call_takes(tmp_path: Path) -> None:
+    file = ValueFile(tmp_path / "state.db", "a")
+    written = [bytes([number % 251]) * BLOCK_BYTES for number in range(1_100)]
+    starts = file.write(written)
+    assert all(file.read(Place(start, BLOCK_BYTES, 0)) == value for start, value in zip(starts, written, strict=True))
+    file.close()
