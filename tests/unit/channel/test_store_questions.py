@@ -138,7 +138,9 @@ def test_one_query_of_the_topic_serves_all_that_is_found_missing_without_a_hint_
 
 @pytest.mark.parametrize("hint", [bytes(32), None], ids=["hint", "no hint"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_who_waits_to_ask_a_store_again_sleeps(hint: bytes | None, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_to_ask_a_store_again_sleeps(
+    hint: bytes | None, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = 0
 
     def has_store(node: MemoryNode) -> bool:

@@ -1,4 +1,4 @@
-"""What observers are told and what is not of their channel, what is measured once, and what is said from time to time."""
+"""What observers are told, what is measured once, and what is said from time to time."""
 
 from __future__ import annotations
 

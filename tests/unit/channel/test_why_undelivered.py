@@ -37,7 +37,9 @@ def test_a_node_that_says_when_to_try_again_is_named_with_that_time() -> None:
         alice = await world.join("alice")
         world.nodes["alice"].send_fault = lambda envelope: NodeError("busy", retry_after_ms=60_000)
         text = await why_not(alice, await alice.send(b"x"), timeout_ms=1_000)
-        held = re.search(r"the node refuses everything for another (\d+) ms; the network took 0 of its 1 segments", text)
+        held = re.search(
+            r"the node refuses everything for another (\d+) ms; the network took 0 of its 1 segments", text
+        )
         assert held is not None, text
         assert 0 < int(held[1]) <= 60_000
 

@@ -40,6 +40,10 @@ def inbox(tmp_path: Path) -> Path:
     return path
 
 
+def sizes(inbox: Path) -> list[int]:
+    return sorted(path.stat().st_size for path in inbox.iterdir())
+
+
 def test_a_file_of_just_the_size_that_is_taken_is_taken(source: Path, inbox: Path) -> None:
     async def scenario(world: World) -> None:
         alice, bob = await world.join("alice"), await world.join("bob")
@@ -76,7 +80,7 @@ def test_what_was_begun_of_a_file_is_removed_where_another_one_has_taken_its_pla
             await alice.send(message)
         await asyncio.sleep(5)
         end()
-        assert [path.stat().st_size for path in sorted(inbox.iterdir())] == [32, CHUNK]
+        assert sizes(inbox) == [32, CHUNK]
         (inbox / "photo.raw").write_bytes(b"another one")
         bob.receive_files(inbox)
         await alice.send(offer)
@@ -100,7 +104,7 @@ def test_chunks_of_a_file_that_makes_room_for_another_one_stay(inbox: Path, monk
         await asyncio.sleep(5)
 
     run_world(scenario)
-    assert sorted(path.stat().st_size for path in inbox.iterdir()) == [0, 0, 32, CHUNK]
+    assert sizes(inbox) == [0, 0, 32, CHUNK]
 
 
 def test_chunks_that_come_again_are_no_wrong_ones(inbox: Path) -> None:

@@ -73,7 +73,14 @@ class Shown:
         self.view = ChannelView(channel, lambda: self.now_ms)
 
     def message(self, sender: str, message_id: str = "m", **fields: Any) -> None:
-        told = {"direction": "received", "kind": "content", "causal_history": (), "size_bytes": 10, "at_ms": 1, **fields}
+        told = {
+            "direction": "received",
+            "kind": "content",
+            "causal_history": (),
+            "size_bytes": 10,
+            "at_ms": 1,
+            **fields,
+        }
         direction, kind, history, size_bytes, at_ms = told.values()
         for observer in self.channel.of_messages:
             observer(SdsObservation(direction, kind, message_id, sender, 1, history, (), size_bytes, at_ms))
@@ -125,7 +132,9 @@ def test_who_was_heard_last_comes_first_with_all_that_came_of_it(shown: Shown) -
     shown.segment("acknowledged", by="carol")
     shown.message("bob", kind="sync", at_ms=8)
     told = shown.snapshot["participants"]
-    assert [(one["name"], one["own"], one["heard_ms"], one["messages"], one["syncs"], one["bytes"]) for one in told] == [
+    assert [
+        (one["name"], one["own"], one["heard_ms"], one["messages"], one["syncs"], one["bytes"]) for one in told
+    ] == [
         ("bob", False, 8, 2, 1, 30),
         ("carol", False, 6, 0, 1, 10),
     ]

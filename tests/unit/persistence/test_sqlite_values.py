@@ -126,25 +126,6 @@ def test_folding_and_deleting_by_prefix_hold_for_them(tmp_path: Path) -> None:
     persistence.close()
 
 
-def test_a_place_of_what_was_deleted_is_named_by_nothing_once_others_lie_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    persistence = SqlitePersistence(path)
-    fold = Changes({}, {("other", b"")})
-    persistence.commit("a", Changes())
-    puts, deletes = Changes(dict(large(1))), Changes(dict.fromkeys(large(1)))
-    for changes in (puts, deletes):
-        persistence.commit("a", changes)
-        persistence.commit("a", fold)
-    assert places(path) == 0
-    expected = {("new", key): value for (_, key), value in large(2).items()}
-    persistence.commit("a", Changes(dict(expected)))
-    persistence.commit("a", fold)
-    life = SqlitePersistence(copy_of(path, "killed"))
-    assert records_of(persistence) == records_of(life) == expected
-    for each in (life, persistence):
-        each.close()
-
-
 def test_a_value_that_was_among_the_records_and_comes_to_lie_apart_is_one(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)
