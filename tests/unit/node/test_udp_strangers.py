@@ -11,8 +11,8 @@ from shardwire.node import VirtualClock
 from shardwire.node.udp import intake as intake_module
 from shardwire.node.udp import neighbours as neighbours_module
 from shardwire.node.udp.datagram import FRAGMENT, HELLO, Datagram, decode
-from shardwire.node.udp.intake import Intake
-from shardwire.node.udp.neighbours import NEIGHBOURS_MAX, RETRY_MS_MIN, Address, Neighbour, Neighbours
+from shardwire.node.udp.intake import FRAGMENTS_PER_STATUS, Intake
+from shardwire.node.udp.neighbours import NEIGHBOURS_MAX, RETRY_MS_MIN, Address, Group, Neighbour, Neighbours
 from shardwire.node.udp.outflow import WINDOW_START, Outflow
 
 ALICE: Address = ("192.0.2.1", 1)
@@ -225,3 +225,29 @@ async def test_where_none_may_come_those_who_are_named_do_and_stay() -> None:
     node.neighbours.configure([ALICE])
     assert node.hello(2, 223)
     assert node.neighbours.missing == [ALICE]
+
+
+@virtual
+async def test_of_a_group_so_many_are_known_and_no_more() -> None:
+    come: list[Neighbour] = []
+    group = Group(
+        22,
+        VirtualClock(),
+        lambda data, address: None,
+        ("239.0.0.1", 5_000),
+        on_come=lambda neighbour, missed_ns: come.append(neighbour),
+        on_go=lambda neighbour: None,
+    )
+    for number in range(NEIGHBOURS_MAX + 1):
+        hello = Datagram(sender=100 + number, kind=HELLO, token=1)
+        assert group.take_hello(hello, ("192.0.2.1", 1_000 + number), 100) is (number < NEIGHBOURS_MAX)
+    assert len(group) == len(come) == NEIGHBOURS_MAX
+
+
+@virtual
+async def test_a_sender_is_told_what_is_here_once_in_so_many_fragments() -> None:
+    it = Inbox()
+    for index in range(2 * FRAGMENTS_PER_STATUS):
+        it.take(1, index, 64)
+        assert len(it.told) == (index + 1) // FRAGMENTS_PER_STATUS
+    assert [status.held.bit_count() for _, status in it.told] == [FRAGMENTS_PER_STATUS, 2 * FRAGMENTS_PER_STATUS]

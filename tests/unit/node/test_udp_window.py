@@ -107,3 +107,35 @@ async def test_a_neighbour_that_has_no_fragment_of_a_message_is_asked_less_often
     probed_ms = sorted(set(side.left_ms))[1:]
     assert len(probed_ms) == 20
     assert probed_ms[-1] - probed_ms[-2] >= TIMEOUT_MS_MAX
+
+
+@virtual
+async def test_a_neighbour_that_comes_along_slowly_is_asked_on() -> None:
+    side = Side()
+    sending = await side.send(30)
+    for held in range(1, 9):
+        await side.look(1.5)
+        side.answer((1 << held) - 1)
+    assert not sending.done()
+    side.answer((1 << 30) - 1)
+    await sending
+
+
+@virtual
+async def test_no_more_leaves_than_the_window_holds() -> None:
+    side = Side()
+    sending = await side.send()
+    assert len(side.left_ms) == side.outflow.window == WINDOW_START
+    sending.cancel()
+
+
+@virtual
+async def test_messages_in_fragments_that_the_path_still_carries_go_on() -> None:
+    side = Side()
+    sending = await side.send(2)
+    side.outflow.abandon_larger(1)
+    await asyncio.sleep(0)
+    assert not sending.done()
+    side.outflow.abandon_larger(0)
+    with pytest.raises(NobodyAnswersError):
+        await sending
