@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
@@ -18,7 +20,7 @@ AT_LIMIT = "\u00e9" + (ID_BYTES_MAX - 2) * "x"
 @pytest.mark.parametrize(("value", "is_taken"), [("x", True), (AT_LIMIT, True), (AT_LIMIT + "x", False), ("", False)])
 def test_a_name_has_so_many_bytes(name: str, value: str, is_taken: bool) -> None:
     async def scenario(world: World) -> None:
-        names = {"channel_id": CHANNEL, "content_topic": TOPIC, "sender_id": "alice", name: value}
+        names: dict[str, Any] = {"channel_id": CHANNEL, "content_topic": TOPIC, "sender_id": "alice", name: value}
         creating = create_reliable_channel(await world.node("alice"), **names)
         if is_taken:
             await close_channel(await creating)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Sequence
 
 import pytest
 from channel_world import World, join_released, run_world
@@ -36,19 +37,20 @@ def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
         node = await world.node("alice")
         unsubscribe = node.unsubscribe
 
-        async def unsubscribe_late(topics: object) -> None:
+        async def unsubscribe_late(topics: Sequence[str]) -> None:
             await asyncio.sleep(1)
-            await unsubscribe(topics)  # type: ignore[arg-type]
+            await unsubscribe(topics)
 
-        node.unsubscribe = unsubscribe_late  # type: ignore[method-assign]
+        node.unsubscribe = unsubscribe_late  # type: ignore[method-assign, assignment]
         alice, persistence = await join_released(world, "alice")
         closing = asyncio.create_task(close_channel(alice))
         await asyncio.sleep(0.5)
         closing.cancel()
         await asyncio.wait({closing})
-        assert not persistence.released
+        released = [persistence.released]
         await asyncio.sleep(2)
-        assert persistence.released
+        released.append(persistence.released)
+        assert released == [False, True]
         assert node.subscriptions == ()
 
     run_world(scenario)

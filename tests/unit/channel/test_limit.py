@@ -225,9 +225,9 @@ def test_of_two_limits_the_one_that_is_spent_holds_until_its_own_epoch_ends() ->
     async def main() -> None:
         clock = running_clock()
         limits = []
-        for epoch_size_ms, quota in ((10 * EPOCH_MS, 1), (EPOCH_MS, 5)):
+        for epoch_size_ms, places in ((10 * EPOCH_MS, 1), (EPOCH_MS, 5)):
             config = RateLimitConfig(
-                enabled=True, epoch_size_ms=epoch_size_ms, messages_per_epoch=quota, counts="segment", ack_reserve=0.0
+                enabled=True, epoch_size_ms=epoch_size_ms, messages_per_epoch=places, counts="segment", ack_reserve=0.0
             )
             limit = Limit(config, Store())
             limits.append((limit, limit.join(lambda: 0, clock.epoch_ms)))

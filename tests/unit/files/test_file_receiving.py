@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -238,7 +239,7 @@ def test_a_file_is_taken_up_where_what_is_missing_of_it_fits_the_disk(
             await alice.send(message)
         await asyncio.sleep(5)
         end()
-        monkeypatch.setattr(receiver_module.shutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes))
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes))
         bob.receive_files(inbox)
         await alice.send(offer)
         await asyncio.sleep(5)

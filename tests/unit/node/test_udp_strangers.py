@@ -251,3 +251,16 @@ async def test_a_sender_is_told_what_is_here_once_in_so_many_fragments() -> None
         it.take(1, index, 64)
         assert len(it.told) == (index + 1) // FRAGMENTS_PER_STATUS
     assert [status.held.bit_count() for _, status in it.told] == [FRAGMENTS_PER_STATUS, 2 * FRAGMENTS_PER_STATUS]
+
+
+@virtual
+async def test_where_all_have_too_much_it_is_the_largest_that_loses_something() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intake_module, "BYTES_MAX", 10)
+        it = Inbox()
+        it.take(1, 0, 2, 8 * b"x")
+        neighbour = Neighbour(("192.0.2.3", 3), 33, 333, 0, 0)
+        for index in range(2):
+            it.intake.take(Datagram(1, 33, FRAGMENT, 1, index, 2, 4 * b"y"), neighbour, 333)
+        assert it.received == [8 * b"y"]
+        assert it.intake.size_bytes == 0
