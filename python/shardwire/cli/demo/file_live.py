@@ -83,7 +83,8 @@ class FileBars:
 
 def file_config() -> ChannelConfig:
     """Of all three channels: parity as in the rest of the demo, and no rate limit, which would take epochs."""
-    return ChannelConfig.logos(segmentation=segmentation_of(), delivered_when=len(RECEIVERS))
+    config = ChannelConfig.logos(segmentation=segmentation_of(), delivered_when=len(RECEIVERS))
+    return config.without_store(members=1 + len(RECEIVERS))
 
 
 async def run_file_live(

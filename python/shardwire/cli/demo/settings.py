@@ -91,7 +91,7 @@ def plan_demo(file_bytes: int) -> DemoPlan:
             messages_per_epoch=math.ceil(QUOTA_SHARE * (data_segments + parity_segments)),
             counts="segment",
         ),
-    )
+    ).without_store(members=1 + len(RECEIVERS))
     return DemoPlan(config, data_segments, parity_segments)
 
 
