@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import shutil
 import sqlite3
 from pathlib import Path
@@ -19,6 +20,21 @@ def values_files(path: Path) -> list[Path]:
 
 def journal_files(path: Path) -> list[Path]:
     return [file for file in state_files(path) if file.suffix == ".journal"]
+
+
+def large(seed: int, count: int = 6, kind: str = "kind") -> dict[tuple[str, bytes], bytes]:
+    """So many bytes that a commit of them has a file."""
+    rng = random.Random(seed)
+    return {(kind, bytes([number])): rng.randbytes(100_000) for number in range(count)}
+
+
+def places(path: Path) -> int:
+    """How many large values the database names that lie in a file of their own."""
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute("SELECT count(*) FROM place").fetchone()[0])
+    finally:
+        connection.close()
 
 
 def copy_of(path: Path, name: str) -> Path:

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 from channel_world import TOPIC, World, run_world
+from spied_store import spy
 
 from shardwire import ReliableChannel
 from shardwire.channel.storing.records import LAST_SEEN, LastSeenRecord
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
-from shardwire.errors import NodeError
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import (
     STORE,
@@ -48,21 +48,6 @@ def deafen(node: MemoryNode) -> Callable[[], None]:
 
 def tell_missed(node: MemoryNode, since_ms: int) -> None:
     node._streams.put(MessagesMissed(since_ms * NANOSECONDS_PER_MS))
-
-
-def spy(node: MemoryNode, fails: Callable[[], bool] = lambda: False) -> list[StoreQuery]:
-    """Records the queries of a node, and lets them fail."""
-    queries: list[StoreQuery] = []
-    answer = node.query_store
-
-    async def query_store(query: StoreQuery) -> StorePage:
-        queries.append(query)
-        if fails():
-            raise NodeError("the store is busy")
-        return await answer(query)
-
-    node.query_store = query_store  # type: ignore[method-assign]
-    return queries
 
 
 async def fill(world: World, count: int) -> None:

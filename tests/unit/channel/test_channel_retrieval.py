@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
+from spied_store import spy
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel import close_channel
@@ -21,20 +22,6 @@ from shardwire.node.virtual_time import VirtualClock
 STORE_ONLY = ChannelConfig.logos(sds=SdsConfig(max_retransmissions=0, enable_repair=False))
 
 
-def spy(world: World, name: str) -> list[StoreQuery]:
-    """Records the store queries of a node."""
-    queries: list[StoreQuery] = []
-    node = world.nodes[name]
-    answer = node.query_store
-
-    async def query_store(query: StoreQuery) -> StorePage:
-        queries.append(query)
-        return await answer(query)
-
-    node.query_store = query_store  # type: ignore[method-assign]
-    return queries
-
-
 def test_a_missing_message_is_fetched_by_hint_on_detection_and_delivered_in_order() -> None:
     queries: list[StoreQuery] = []
 
@@ -43,7 +30,7 @@ def test_a_missing_message_is_fetched_by_hint_on_detection_and_delivered_in_orde
         await world.join("bob", STORE_ONLY)
         await alice.send(b"zeroth")
         await asyncio.sleep(5)
-        queries.extend(spied := spy(world, "bob"))
+        queries.extend(spied := spy(world.nodes["bob"]))
         world.lose("alice", "bob", {0})
         await alice.send(b"first")
         await asyncio.sleep(0.5)
@@ -63,7 +50,7 @@ def test_without_a_hint_it_is_found_by_topic_and_time() -> None:
         await world.join("bob", STORE_ONLY)
         # What is asked on connecting brings nothing of it.
         await asyncio.sleep(30)
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         peer = await world.node("peer")
         known = SdsMessage(
             sender_id="peer", message_id="m0", channel_id=CHANNEL, lamport_timestamp=4, content=_segment(b"zeroth")
@@ -106,7 +93,7 @@ def test_queries_keep_to_their_limit() -> None:
 
     async def scenario(world: World) -> None:
         await world.join("bob", config)
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         peer = await world.node("peer")
         known = SdsMessage(
             sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, content=_segment(b"known")
@@ -146,7 +133,7 @@ def test_the_store_is_asked_at_the_configured_frequency_while_something_is_missi
         )
         await peer.send(MessageEnvelope(TOPIC, known.encode()))
         await asyncio.sleep(1)
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         message = SdsMessage(
             sender_id="peer",
             message_id="m2",
@@ -178,7 +165,7 @@ def test_what_no_store_has_is_asked_for_less_and_less_often_and_still_found_when
         )
         await peer.send(MessageEnvelope(TOPIC, first.encode()))
         await asyncio.sleep(1)
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         late = SdsMessage(
             sender_id="peer", message_id="late", channel_id=CHANNEL, lamport_timestamp=6, content=_segment(b"late")
         )
@@ -218,7 +205,7 @@ def test_asking_a_store_for_what_never_was_decays_to_nothing(hint: bytes | None)
             content=_segment(b"x"),
         )
         await peer.send(MessageEnvelope(TOPIC, message.encode()))
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         counts = []
         for _ in range(24):
             await asyncio.sleep(3_600)
@@ -246,7 +233,7 @@ def test_many_without_a_hint_take_no_turn_from_those_with_one() -> None:
             causal_history=[*invented, HistoryEntry("hinted", retrieval_hint=bytes(32))],
             content=_segment(b"x"),
         )
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         await peer.send(MessageEnvelope(TOPIC, message.encode()))
         await asyncio.sleep(45)
         assert len([query for query in queries if query.message_hashes == (bytes(32),)]) >= 3
@@ -378,7 +365,7 @@ def test_query_on_connect_can_be_switched_off(asks: bool) -> None:
 
     async def scenario(world: World) -> None:
         await world.node("bob")
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         await world.join("bob", config)
         await asyncio.sleep(1)
         assert bool(queries) is asks
@@ -393,7 +380,7 @@ def test_query_on_connect_repeats_after_its_interval_and_stops_at_history() -> N
             await alice.send(b"%d" % number)
         await asyncio.sleep(5)
         await world.node("bob")
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         await world.join("bob", STORE_ONLY)
         await asyncio.sleep(100)
         by_topic = [query for query in queries if query.content_topics]
@@ -443,7 +430,7 @@ def test_a_connection_that_comes_back_has_what_is_missing_asked_for_at_once() ->
             )
             await peer.send(MessageEnvelope(TOPIC, message.encode()))
             await asyncio.sleep(1)
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
 
         def by_hash() -> int:
             return len([query for query in queries if query.message_hashes])
@@ -478,7 +465,7 @@ def test_a_page_of_other_channels_leads_to_the_next() -> None:
             await eve.send(b"other %d" % number)
         await asyncio.sleep(5)
         await world.node("bob")
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         await world.join("bob", STORE_ONLY)
         await asyncio.sleep(30)
         by_topic = [query for query in queries if query.content_topics]

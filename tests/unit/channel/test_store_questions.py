@@ -7,31 +7,15 @@ from dataclasses import replace
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
+from spied_store import spy
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
-from shardwire.errors import NodeError
 from shardwire.node import MemoryNode, MessageEnvelope, StorePage, StoreQuery
 from shardwire.segmentation import SegmentationConfig, segment
 
 # The sender never resends, and nobody repairs: what arrives late came from the store.
 STORE_ONLY = ChannelConfig.logos(sds=SdsConfig(max_retransmissions=0, enable_repair=False))
-
-
-def spy(world: World, name: str, *, fails: bool = False) -> list[StoreQuery]:
-    """Records the store queries of a node, or lets them fail."""
-    queries: list[StoreQuery] = []
-    node = world.nodes[name]
-    answer = node.query_store
-
-    async def query_store(query: StoreQuery) -> StorePage:
-        queries.append(query)
-        if fails:
-            raise NodeError("the store is busy")
-        return await answer(query)
-
-    node.query_store = query_store  # type: ignore[method-assign]
-    return queries
 
 
 def test_a_channel_that_was_stopped_offline_asks_once_it_starts_again() -> None:
@@ -68,7 +52,7 @@ def test_a_store_that_fails_is_left_alone_for_its_time_whatever_is_found_missing
         await world.join("bob", STORE_ONLY)
         peer = await world.node("peer")
         await asyncio.sleep(30)
-        queries = spy(world, "bob", fails=True)
+        queries = spy(world.nodes["bob"], fails=lambda: True)
         for number in range(60):
             await peer.send(naming(number, [HistoryEntry(f"never{number}", retrieval_hint=bytes([number]) * 32)]))
             await asyncio.sleep(1)
@@ -84,7 +68,7 @@ def test_what_is_missing_is_asked_for_again_in_turn_and_by_one_query_in_a_period
         await world.join("bob", config)
         peer = await world.node("peer")
         await asyncio.sleep(30)
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         hints = [bytes([number]) * 32 for number in range(60)]
         await peer.send(naming(0, [HistoryEntry(f"never{hint[0]}", retrieval_hint=hint) for hint in hints]))
         await asyncio.sleep(45)
@@ -126,7 +110,7 @@ def test_one_query_of_the_topic_serves_all_that_is_found_missing_without_a_hint_
         await world.join("bob", STORE_ONLY)
         peer = await world.node("peer")
         await asyncio.sleep(30)
-        queries = spy(world, "bob")
+        queries = spy(world.nodes["bob"])
         for number in range(20):
             await peer.send(naming(number, [HistoryEntry(f"never{number}")]))
             await asyncio.sleep(1)
@@ -153,7 +137,7 @@ def test_who_waits_to_ask_a_store_again_sleeps(
         await world.join("bob", STORE_ONLY)
         peer = await world.node("peer")
         await asyncio.sleep(30)
-        spy(world, "bob", fails=fails)
+        spy(world.nodes["bob"], fails=lambda: fails)
         monkeypatch.setattr(MemoryNode, "has_store", property(has_store))
         await peer.send(naming(0, [HistoryEntry("never", retrieval_hint=hint)]))
         await asyncio.sleep(30)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from channel_world import World, run_world
 
-from shardwire import FileFailedEvent, FileReceivedEvent, keccak256
+from shardwire import FileFailedEvent, FileReceivedEvent, ReliableChannel, keccak256
 from shardwire._native import (
     FileChunk,
     FileManifest,
@@ -72,15 +72,21 @@ def offered(data: bytes, nonce: int = 1) -> list[bytes]:
     return [offer, chunk]
 
 
+async def interrupted(world: World, inbox: Path) -> tuple[ReliableChannel, ReliableChannel, bytes]:
+    """Alice, bob, who has the first of two chunks and receives no files now, and the offer."""
+    alice, bob = await world.join("alice"), await world.join("bob")
+    end = bob.receive_files(inbox)
+    offer, chunk = offered(bytes(2 * CHUNK))
+    for message in (offer, chunk):
+        await alice.send(message)
+    await asyncio.sleep(5)
+    end()
+    return alice, bob, offer
+
+
 def test_what_was_begun_of_a_file_is_removed_where_another_one_has_taken_its_place(inbox: Path) -> None:
     async def scenario(world: World) -> None:
-        alice, bob = await world.join("alice"), await world.join("bob")
-        end = bob.receive_files(inbox)
-        offer, chunk = offered(bytes(2 * CHUNK))
-        for message in (offer, chunk):
-            await alice.send(message)
-        await asyncio.sleep(5)
-        end()
+        alice, bob, offer = await interrupted(world, inbox)
         assert sizes(inbox) == [32, CHUNK]
         (inbox / "photo.raw").write_bytes(b"another one")
         bob.receive_files(inbox)
@@ -232,13 +238,7 @@ def test_a_file_is_taken_up_where_what_is_missing_of_it_fits_the_disk(
     inbox: Path, free_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(world: World) -> None:
-        alice, bob = await world.join("alice"), await world.join("bob")
-        end = bob.receive_files(inbox)
-        offer, chunk = offered(bytes(2 * CHUNK))
-        for message in (offer, chunk):
-            await alice.send(message)
-        await asyncio.sleep(5)
-        end()
+        alice, bob, offer = await interrupted(world, inbox)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free_bytes))
         bob.receive_files(inbox)
         await alice.send(offer)

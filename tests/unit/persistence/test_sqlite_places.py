@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import sqlite3
 from pathlib import Path
 
-from state_files import copy_of
+from state_files import copy_of, large, places
 
 from shardwire.persistence import Changes, SqlitePersistence
-
-
-def large(seed: int, kind: str) -> dict[tuple[str, bytes], bytes]:
-    """So many bytes that a commit of them has a file."""
-    rng = random.Random(seed)
-    return {(kind, bytes([number])): rng.randbytes(100_000) for number in range(6)}
-
-
-def places(path: Path) -> int:
-    connection = sqlite3.connect(path)
-    try:
-        return int(connection.execute("SELECT count(*) FROM place").fetchone()[0])
-    finally:
-        connection.close()
 
 
 def test_a_place_of_what_was_deleted_is_named_by_nothing_once_others_lie_in_it(tmp_path: Path) -> None:
@@ -30,12 +14,12 @@ def test_a_place_of_what_was_deleted_is_named_by_nothing_once_others_lie_in_it(t
     persistence = SqlitePersistence(path)
     fold = Changes({}, {("other", b"")})
     persistence.commit("a", Changes())
-    puts, deletes = Changes(dict(large(1, "old"))), Changes(dict.fromkeys(large(1, "old")))
+    puts, deletes = Changes(dict(large(1, kind="old"))), Changes(dict.fromkeys(large(1, kind="old")))
     for changes in (puts, deletes):
         persistence.commit("a", changes)
         persistence.commit("a", fold)
     assert places(path) == 0
-    expected = large(2, "new")
+    expected = large(2, kind="new")
     persistence.commit("a", Changes(dict(expected)))
     persistence.commit("a", fold)
     life = SqlitePersistence(copy_of(path, "killed"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import sqlite3
 import zlib
@@ -11,7 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from state_files import copy_of, values_files
+from state_files import copy_of, large, places, values_files
 
 from shardwire import keccak256
 from shardwire._native import ChangedRecords
@@ -24,23 +23,9 @@ KEY = keccak256(b"key")
 Records = dict[tuple[str, bytes], bytes]
 
 
-def large(seed: int, count: int = 6) -> Records:
-    """So many bytes that a commit of them has a file."""
-    rng = random.Random(seed)
-    return {("kind", bytes([number])): rng.randbytes(100_000) for number in range(count)}
-
-
 def records_of(persistence: SqlitePersistence, channel_id: str = "a") -> Records | None:
     state = persistence.load(channel_id)
     return None if state is None else dict(state.records)
-
-
-def places(path: Path) -> int:
-    connection = sqlite3.connect(path)
-    try:
-        return int(connection.execute("SELECT count(*) FROM place").fetchone()[0])
-    finally:
-        connection.close()
 
 
 @pytest.mark.parametrize("key", [None, KEY])
