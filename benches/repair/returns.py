@@ -77,17 +77,14 @@ async def come_back(case: Return, seed: int) -> tuple[int, float, int]:
     channels: dict[int, ReliableChannel] = {}
     nodes: dict[int, MemoryNode] = {}
     returning = case.members - 1
-    held: set[bytes] = set()
     sent: list[bytes] = []
     numbers = itertools.count()
-
-    awaited: set[bytes] = set()
+    lacking: set[bytes] = set()
     whole = asyncio.Event()
 
     def on_received(event: MessageReceivedEvent) -> None:
-        held.add(event.message)
-        awaited.discard(event.message)
-        if not awaited:
+        lacking.discard(event.message)
+        if not lacking:
             whole.set()
 
     async def join(member: int) -> None:
@@ -120,12 +117,11 @@ async def come_back(case: Return, seed: int) -> tuple[int, float, int]:
     await nodes[returning].stop()
     first = len(sent)
     await asyncio.sleep(case.away_s)
-    missed = set(sent[first:])
+    missed = len(sent) - first
+    lacking.update(sent[first:])
+    whole.clear()
     before, since_s = len(network.trace), loop.time()
     await join(returning)
-    awaited |= missed - held
-    if awaited:
-        whole.clear()
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(whole.wait(), PATIENCE_S)
     seconds, envelopes = loop.time() - since_s, len(network.trace) - before
@@ -134,7 +130,7 @@ async def come_back(case: Return, seed: int) -> tuple[int, float, int]:
     await asyncio.gather(*speaking, return_exceptions=True)
     for channel in channels.values():
         await close_channel(channel)
-    return len(missed), seconds, envelopes
+    return missed, seconds, envelopes
 
 
 def as_markdown(rows: list[dict[str, float]]) -> str:
