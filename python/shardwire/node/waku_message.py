@@ -37,9 +37,12 @@ def check_envelope(envelope: object) -> None:
     """
     if not isinstance(envelope, MessageEnvelope):
         raise ConfigError(f"send: the envelope is a {type(envelope).__name__}: it must be a MessageEnvelope")
-    for name, value in (("payload", envelope.payload), ("meta", envelope.meta)):
-        if not isinstance(value, bytes):
-            raise ConfigError(f"send: {name} of the envelope is a {type(value).__name__}: it must be bytes")
+    # Every message comes here: a loop takes thrice as long.
+    are_bytes = isinstance(envelope.payload, bytes) and isinstance(envelope.meta, bytes)
+    if not are_bytes:
+        name = "meta" if isinstance(envelope.payload, bytes) else "payload"
+        given = type(getattr(envelope, name)).__name__
+        raise ConfigError(f"send: {name} of the envelope is a {given}: it must be bytes")
 
 
 class PubsubTopics:
