@@ -240,7 +240,6 @@ class Session:
     def _begin_closing(self, closer: asyncio.Task[Any] | None) -> asyncio.Task[None]:
         if self._close_task is None:
             self._close_task = asyncio.get_running_loop().create_task(self._close(closer))
-            self._draining = False
             self._progress.set()
         return self._close_task
 
