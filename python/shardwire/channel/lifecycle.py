@@ -39,6 +39,7 @@ from shardwire.config import (
 )
 from shardwire.config.channel import ID_BYTES_MAX
 from shardwire.config.checks import check_kind
+from shardwire.config.without_store import waits_for_store
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.names import ChannelId, SenderId
@@ -59,8 +60,7 @@ _CONTENT_TOPIC = re.compile(r"(/[^/]+){4,5}")
 # in which its sender's other messages take the quota.
 EPOCHS_AWAITED = 3
 
-_warned_of_memory_persistence = False
-_warned_of_late_requests = False
+_warned: set[str] = set()
 
 
 def create_reliable_channel(
@@ -120,7 +120,7 @@ async def _create(
     config = without_sender(resolve_config(members.config, config, has_store=members.has_store), sender_id)
     _warn_of_idle_limits(config, members.config)
     if not members.has_store:
-        _warn_of_late_requests(config)
+        _warn_of_late_requests(config.sds)
     check_clock(clock)
     check_kind("rng", rng, random.Random)
     clock = clock if clock is not None else running_clock()
@@ -297,30 +297,28 @@ def _bind_encryption(encryption: Encryption | None, channel_id: str) -> Encrypti
 def _persistence_of(config: ChannelConfig) -> Persistence | None:
     if config.sds.persistence is not None:
         return config.sds.persistence
-    global _warned_of_memory_persistence
-    if not _warned_of_memory_persistence:
-        _warned_of_memory_persistence = True
-        logger.warning(
-            "SdsConfig.persistence is not set: channel state is kept in memory and lost with the process; "
-            "use SqlitePersistence(path) to keep it"
-        )
+    _warn_once(
+        "SdsConfig.persistence is not set: channel state is kept in memory and lost with the process; "
+        "use SqlitePersistence(path) to keep it"
+    )
     return None
 
 
-def _warn_of_late_requests(config: ChannelConfig) -> None:
-    """The times at which a store comes first, where there is none: a configuration that is given counts alone."""
-    sds, defaults = config.sds, SdsConfig()
-    global _warned_of_late_requests
-    if _warned_of_late_requests or not sds.enable_repair:
-        return
-    if (sds.repair_t_min_ms, sds.repair_t_max_ms) == (defaults.repair_t_min_ms, defaults.repair_t_max_ms):
-        _warned_of_late_requests = True
-        logger.warning(
-            "the node has no store, and this configuration asks others for what is missing after %d to %d s; "
-            "without_store(members=...) of it asks within seconds",
-            sds.repair_t_min_ms // 1_000,
-            sds.repair_t_max_ms // 1_000,
+def _warn_of_late_requests(sds: SdsConfig) -> None:
+    """A configuration that is given counts alone, whatever the node has."""
+    if sds.enable_repair and waits_for_store(sds):
+        _warn_once(
+            "the node has no store, and this configuration asks others for what is missing after "
+            f"{sds.repair_t_min_ms // 1_000} to {sds.repair_t_max_ms // 1_000} s; "
+            "without_store(members=...) of it asks within seconds"
         )
+
+
+def _warn_once(text: str) -> None:
+    """What is true of a whole program is told once, however many channels it has."""
+    if text not in _warned:
+        _warned.add(text)
+        logger.warning(text)
 
 
 def _warn_of_idle_limits(config: ChannelConfig, node_config: NodeConfig) -> None:

@@ -25,6 +25,12 @@ _SDS = SdsConfig()
 _SYNC = SyncConfig()
 
 
+def waits_for_store(sds: SdsConfig) -> bool:
+    """Whether others are asked for what is missing at the times of a network whose store comes first."""
+    times = sds.repair_t_min_ms, sds.repair_t_max_ms
+    return times == (_SDS.repair_t_min_ms, _SDS.repair_t_max_ms)
+
+
 def without_store(sds: SdsConfig, sync: SyncConfig, members: int) -> tuple[SdsConfig, SyncConfig]:
     """Both with other values where they hold their defaults.
 
@@ -34,7 +40,7 @@ def without_store(sds: SdsConfig, sync: SyncConfig, members: int) -> tuple[SdsCo
     if isinstance(members, bool) or not isinstance(members, int) or members < 2:
         raise ConfigError(f"members is {members!r}: it must be an integer of at least 2")
     t_min_ms, t_max_ms = sds.repair_t_min_ms, sds.repair_t_max_ms
-    if (t_min_ms, t_max_ms) == (_SDS.repair_t_min_ms, _SDS.repair_t_max_ms):
+    if waits_for_store(sds):
         t_max_ms = min(max(REPAIR_T_MAX_MS_MIN, REPAIR_T_MAX_MS_PER_MEMBER * members), t_max_ms)
         t_min_ms = t_max_ms // 3
     history_size = sds.causal_history_size
