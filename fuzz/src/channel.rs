@@ -17,7 +17,8 @@ use shardwire_core::segment::{Parameters, segment};
 use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView};
 use shardwire_core::wire::segment::{Header, Slot, WireFormat};
 
-use crate::machine::{Draws, NAMES, at, config};
+use crate::draws::Draws;
+use crate::parties::{NAMES, at, config};
 use crate::spelled::Spellings;
 use crate::{limits, settings};
 

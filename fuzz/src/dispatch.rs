@@ -17,7 +17,8 @@ use shardwire_core::wire::sds::WireFormat as SdsWireFormat;
 use shardwire_core::wire::segment::WireFormat;
 
 use crate::channel::member;
-use crate::machine::{Draws, at, config};
+use crate::draws::Draws;
+use crate::parties::{at, config};
 use crate::{limits, settings};
 
 const SEGMENT_BYTES: usize = 64;

@@ -12,7 +12,8 @@ use shardwire_core::wire::sds::{HistoryEntry, Message};
 use shardwire_core::wire::segment::WireFormat;
 
 use crate::channel::member;
-use crate::machine::{Draws, at, config};
+use crate::draws::Draws;
+use crate::parties::{at, config};
 use crate::spelled::Spellings;
 use crate::{limits, settings};
 

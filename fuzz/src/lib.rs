@@ -6,12 +6,14 @@
 
 mod channel;
 mod dispatch;
+mod draws;
 mod honest;
 mod machine;
 pub mod memory;
 mod message;
 mod model;
 mod mutation;
+mod parties;
 mod play;
 mod random;
 mod receiver;

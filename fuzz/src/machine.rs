@@ -6,129 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwire_core::sds::{
-    Config, DeliveredWhen, Event, Kinds, Machine, MessageIdRule, Name, Now, Octets, Place,
-    Randomness, Transmit, TransmitKind, Value,
+    Config, Event, Kinds, Machine, Name, Now, Octets, Place, Transmit, TransmitKind, Value,
 };
-use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView, WireFormat};
+use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView};
 
+use crate::draws::Draws;
+use crate::parties::{
+    CONTENTS_MAX, EPOCH_MS, LOG_MAX, MISSING_MAX, NAMES, OUTGOING_MAX, at, config,
+};
 use crate::spelled::Spellings;
 
-const EPOCH_MS: i64 = 1_760_000_000_000;
-pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
-const MISSING_MAX: usize = 24;
-const LOG_MAX: usize = 40;
-const CONTENTS_MAX: usize = 16;
-const OUTGOING_MAX: usize = 8;
-/// Little more than a channel needs at least, so that what is to be said often has no room.
-const HEADER_BYTES_MAX: usize = 1_300;
 /// A send has at most so many contents here.
 const CONTENTS_PER_SEND: u32 = 4;
-
-/// Draws from bytes, so that a fuzzer sees what each of them changes, or from a seed where there are
-/// none.
-#[derive(Debug, Clone)]
-pub(super) struct Draws {
-    bytes: std::vec::IntoIter<u8>,
-    state: u64,
-}
-
-impl Draws {
-    pub fn from_seed(state: u64) -> Self {
-        Draws {
-            bytes: Vec::new().into_iter(),
-            state,
-        }
-    }
-
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        Draws {
-            bytes: Vec::from(bytes).into_iter(),
-            state: 0,
-        }
-    }
-
-    /// Whether bytes are left.
-    pub fn goes_on(&self) -> bool {
-        self.bytes.len() > 0
-    }
-
-    pub fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        let drawn = match self.bytes.next() {
-            Some(byte) => u64::from(byte),
-            None => self.next(),
-        };
-        (drawn % limit.max(1) as u64) as usize
-    }
-
-    pub fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
-
-impl Randomness for Draws {
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn bits(&mut self) -> u64 {
-        self.next()
-    }
-}
-
-pub(super) fn config(draws: &mut Draws) -> Config {
-    let delivered_when = match draws.below(3) {
-        0 => DeliveredWhen::Any,
-        1 => DeliveredWhen::Count(2),
-        _ => DeliveredWhen::Named(NAMES.iter().map(|name| (*name).into()).collect()),
-    };
-    Config {
-        wire_format: if draws.chance(80) {
-            WireFormat::Spec
-        } else {
-            WireFormat::Nim
-        },
-        message_id: if draws.chance(75) {
-            MessageIdRule::Send
-        } else {
-            MessageIdRule::ContentSha256
-        },
-        delivered_when,
-        acknowledgement_timeout_ms: 2_000,
-        max_retransmissions: 2,
-        back_off_percent: if draws.chance(50) { 0 } else { 50 },
-        causal_history_size: 1 + draws.below(8),
-        bloom_filter_capacity: 32,
-        bloom_filter_error_rate: 0.05,
-        bloom_interval_ms: if draws.chance(30) { 0 } else { 5_000 },
-        possible_acks_threshold: 1 + draws.below(3),
-        timeout_for_lost_messages_ms: if draws.chance(30) { 0 } else { 20_000 },
-        enable_repair: draws.chance(80),
-        repair_t_min_ms: 1_000,
-        repair_t_max_ms: 4_000,
-        repair_groups: 1,
-        outgoing_buffer_messages_max: OUTGOING_MAX,
-        incoming_buffer_messages_max: CONTENTS_MAX,
-        missing_messages_max: MISSING_MAX,
-        log_messages_max: LOG_MAX,
-        max_lamport_skew_ms: 300_000,
-        replay_window_ms: if draws.chance(70) { 0 } else { 60_000 },
-        sync_min_interval_ms: if draws.chance(20) { 0 } else { 3_000 },
-        sweep_in_buf_interval_ms: if draws.chance(70) { 0 } else { 1_000 },
-        acknowledgement_sync: draws.chance(80),
-        participant_ttl_ms: 60_000,
-        header_bytes_max: HEADER_BYTES_MAX,
-        members_make_parity: draws.chance(50),
-    }
-}
 
 type Records = BTreeMap<(String, Name), Octets>;
 
@@ -626,12 +515,5 @@ fn some_id(draws: &mut Draws, seen: &[String]) -> String {
             Some(send_id) => format!("{send_id}.{ordinal}"),
             None => "nothing-was-sent".to_owned(),
         },
-    }
-}
-
-pub(super) fn at(monotonic_ms: i64) -> Now {
-    Now {
-        monotonic_ms,
-        epoch_ms: EPOCH_MS + monotonic_ms,
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes from a seed, for contents that nobody needs to choose one by one.
 
 /// SplitMix64.
+#[derive(Debug, Clone)]
 pub struct Random(pub u64);
 
 impl Random {

@@ -5,7 +5,8 @@ use shardwire_core::keccak::keccak256;
 use shardwire_core::sds::{Config, Octets, rival_name, sha256_id};
 use shardwire_core::wire::sds::{HistoryEntry, Message};
 
-use crate::machine::{Draws, NAMES};
+use crate::draws::Draws;
+use crate::parties::NAMES;
 
 /// The newest of these are taken more often than others.
 const NEWEST: usize = 8;

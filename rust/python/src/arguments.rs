@@ -6,10 +6,8 @@ use std::ops::Deref;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
-use shardwire_core::sds;
 
 use crate::error::config_error;
-use crate::now::Now;
 
 /// Longer than this no value is shown in an error.
 const SHOWN_CHARACTERS_MAX: usize = 80;
@@ -145,25 +143,6 @@ values! {
     Ordinal(u32) = "ordinal",
     Reserve(u32) = "reserve",
     TransmitId(u64) = "transmit_id",
-}
-
-/// The argument `now`.
-pub struct Moment(sds::Now);
-
-impl FromPyObject<'_, '_> for Moment {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let now = object.cast::<Now>();
-        now.map(|now| Moment(now.get().into()))
-            .map_err(|_| refused("now", &object, "a Now"))
-    }
-}
-
-impl From<Moment> for sds::Now {
-    fn from(moment: Moment) -> Self {
-        moment.0
-    }
 }
 
 /// The argument `rng`.

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use shardwire_core::sds;
 use shardwire_stub::documented;
 
-use crate::arguments::{EpochMs, MonotonicMs};
+use crate::arguments::{EpochMs, MonotonicMs, refused};
 
 #[documented]
 #[pyclass(frozen, eq, hash, get_all, module = "shardwire._native")]
@@ -48,5 +48,24 @@ impl From<&Now> for sds::Now {
             monotonic_ms: now.monotonic_ms,
             epoch_ms: now.epoch_ms,
         }
+    }
+}
+
+/// The argument `now`.
+pub struct Moment(sds::Now);
+
+impl FromPyObject<'_, '_> for Moment {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let now = object.cast::<Now>();
+        now.map(|now| Moment(now.get().into()))
+            .map_err(|_| refused("now", &object, "a Now"))
+    }
+}
+
+impl From<Moment> for sds::Now {
+    fn from(moment: Moment) -> Self {
+        moment.0
     }
 }

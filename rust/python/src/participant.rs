@@ -14,13 +14,14 @@ use shardwire_core::sds::{self, Kinds, Machine, TransmitKind};
 use shardwire_stub::documented;
 
 use crate::arguments::{
-    ContentBytesMax, ContentsNeeded, Count, HeaderBytesMax, MessageId, Moment, Ordinal, Ordinals,
-    Reserve, SendId, TransmitId, refused,
+    ContentBytesMax, ContentsNeeded, Count, HeaderBytesMax, MessageId, Ordinal, Ordinals, Reserve,
+    SendId, TransmitId, refused,
 };
 use crate::buffer::{Buffer, all_of, buffers_of};
 use crate::erasure::parse_code;
 use crate::error::Error;
 use crate::lent_bytes::octets;
+use crate::now::Moment;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
 use crate::sds_events::{Transmit, transmit_kinds, transmit_object};
 use crate::segmentation::parse_wire_format;

@@ -8,11 +8,12 @@ use shardwire_stub::documented;
 
 use crate::arguments::{
     ChannelId, ContentCount, ContentsNeeded, FromStore, HeaderBytesMax, Invalid, KeepMessages,
-    MessageId, Moment, Ordinal, RivalName, Rng, SendId, SenderId, refused,
+    MessageId, Ordinal, RivalName, Rng, SendId, SenderId, refused,
 };
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
 use crate::lent_bytes::{IntoBytes, octets};
+use crate::now::Moment;
 use crate::participant::{Held, Participant};
 use crate::python_random::PythonRandom;
 use crate::sds_config::config_of;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::json_record::{decode, hash_of};
 use super::records::{DELIVERY, HANDOVER, Records, payload_key};
-use super::restored::{RestoreError, decode, hash_of, without_bytes};
+use super::restore_error::{RestoreError, without_bytes};
 use crate::reassemble::Payload;
 use crate::sds::fields::{Reader, Writer};
 use crate::sds::{Name, Octets, VERSION};

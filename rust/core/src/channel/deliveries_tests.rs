@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::deliveries::{Deliveries, Delivery, Handover, Redelivery};
 use super::records::{DELIVERY, HANDOVER, PAYLOAD, Records, Value, payload_key};
-use super::restored::RestoreError;
+use super::restore_error::RestoreError;
 use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::reassemble::Payload;

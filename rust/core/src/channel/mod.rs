@@ -12,18 +12,22 @@
 //! - `dispatch`: what leaves, and what becomes of it;
 //! - `division`: how a message of the network is divided between SDS and a segment;
 //! - `records`: what changed, of which the last counts;
-//! - `restored`: the same read back after a restart;
+//! - `references`: records that name others instead of having their bytes;
+//! - `restored`: all of them read back after a restart; `json_record` as earlier releases wrote them,
+//!   `restore_error` why they cannot be;
 //! - `parity`: parity that receivers of a message of ours need.
 
 mod deliveries;
 mod dispatch;
 mod division;
 mod events;
+mod json_record;
 mod own;
 mod parity;
 mod receiving;
 mod records;
 mod references;
+mod restore_error;
 mod restored;
 mod shared_bytes;
 mod whole;
@@ -44,7 +48,8 @@ pub use own::{
 pub use parity::make_parity;
 pub use receiving::{Arrival, Counts};
 pub use records::{Record, RecordKey, Value, payload_key};
-pub use restored::{RestoreError, StoredRecord};
+pub use restore_error::RestoreError;
+pub use restored::StoredRecord;
 
 use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};

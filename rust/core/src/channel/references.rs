@@ -5,8 +5,9 @@
 
 use serde::Deserialize;
 
+use super::json_record::{decode, hash_of};
 use super::records::payload_key;
-use super::restored::{RestoreError, decode, hash_of};
+use super::restore_error::RestoreError;
 use crate::sds::fields::{Reader, Writer};
 use crate::sds::{Name, VERSION};
 use crate::wire::sds::WireFormat as SdsWireFormat;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::references::{Part, PartsRecord, SegmentRecord, WireFormats};
-use super::restored::RestoreError;
+use super::restore_error::RestoreError;
 use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::sds::{self, Name};

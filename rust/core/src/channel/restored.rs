@@ -3,65 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hashlink::LinkedHashMap;
-use serde::de::DeserializeOwned;
-use thiserror::Error;
 
-use super::records::{
-    COMPLETED, DELIVERY, FRAME, HANDOVER, PARTS, PAYLOAD, SCHEMA_VERSION, SEGMENT, SEND,
-};
+use super::records::{COMPLETED, DELIVERY, FRAME, HANDOVER, PARTS, PAYLOAD, SEGMENT, SEND};
 use super::references::{Part, PartsRecord, SegmentRecord};
+use super::restore_error::{RestoreError, without_bytes};
 use super::shared_bytes::SharedBytes;
 use crate::keccak::keccak256;
-use crate::sds::{self, CONTENT, MESSAGE, Name, Octets};
+use crate::sds::{CONTENT, MESSAGE, Name, Octets};
 use crate::wire::sds::{MessageView, WireFormat as SdsWireFormat};
 use crate::wire::segment::{self, HASH_LENGTH, Received, Slot, TOTAL_SEGMENTS_MAX, WireFormat};
 
 /// A record as a persistence gives it: kind, key and value.
 pub type StoredRecord<'a> = (&'a str, &'a [u8], Octets);
-
-/// Bytes of a key that an error shows.
-const SHOWN_BYTES: usize = 40;
-
-/// Why a stored channel cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum RestoreError {
-    /// SDS cannot be.
-    #[error(transparent)]
-    Sds(#[from] sds::RestoreError),
-    /// A newer release wrote it.
-    #[error(
-        "a {what} has schema version {version}, this release reads up to {SCHEMA_VERSION}: open the channel \
-         with the release that wrote it, or a newer one"
-    )]
-    Newer {
-        /// Which kind of record.
-        what: &'static str,
-        /// Its version.
-        version: u64,
-    },
-    /// A record is none.
-    #[error("a stored {0} is damaged: restore the database from a copy")]
-    Damaged(&'static str),
-    /// A record names bytes that are not there.
-    #[error(
-        "{what} (record {key:?}) is stored without its bytes: restore the database from a copy"
-    )]
-    WithoutBytes {
-        /// What.
-        what: &'static str,
-        /// The start of its key.
-        key: String,
-    },
-    /// A stored segment is none.
-    #[error("a stored segment cannot be read ({0}): restore the database from a copy")]
-    Segment(String),
-}
-
-pub(super) fn without_bytes(what: &'static str, key: &[u8]) -> RestoreError {
-    let shown = &key[..key.len().min(SHOWN_BYTES)];
-    let key = String::from_utf8_lossy(shown).into_owned();
-    RestoreError::WithoutBytes { what, key }
-}
 
 /// A segment of a partial message, to be received again.
 pub(super) struct StoredSegment {
@@ -256,32 +209,4 @@ fn content_of<'a>(
 fn inspect(content: &[u8], wire_format: WireFormat) -> Result<Received<'_>, RestoreError> {
     segment::decode(content, wire_format, TOTAL_SEGMENTS_MAX)
         .map_err(|error| RestoreError::Segment(error.to_string()))
-}
-
-/// A record that an earlier release wrote as a JSON object.
-pub(super) fn decode<T: DeserializeOwned>(
-    value: &[u8],
-    what: &'static str,
-) -> Result<T, RestoreError> {
-    let damaged = |_| RestoreError::Damaged(what);
-    let fields: serde_json::Value = serde_json::from_slice(value).map_err(damaged)?;
-    let version = fields.get("version").and_then(serde_json::Value::as_u64);
-    match version {
-        Some(version) if version > u64::from(SCHEMA_VERSION) => {
-            Err(RestoreError::Newer { what, version })
-        }
-        _ => serde_json::from_value(fields).map_err(damaged),
-    }
-}
-
-/// A Keccak-256 that a text spells in hex.
-pub(super) fn hash_of(digits: &str) -> Option<[u8; HASH_LENGTH]> {
-    let mut hash = [0; HASH_LENGTH];
-    if digits.len() != 2 * HASH_LENGTH || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, at) in hash.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
-    }
-    Some(hash)
 }

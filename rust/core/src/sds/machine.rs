@@ -30,7 +30,6 @@ use super::sync::filter::FilterSchedule;
 use super::sync::filter_request::FilterRequest;
 use super::sync::lacking::Lacking;
 use super::sync::schedule::SyncSchedule;
-use super::unnaming::TakenBack;
 use crate::wire::sds::{HistoryEntry, MessageView, WireFormat};
 
 /// What left the log of a sender is stored this exactly.
@@ -79,6 +78,12 @@ pub struct Machine {
     pub(super) events: VecDeque<Event>,
     pub(super) rng: Box<dyn Randomness>,
     pub(super) join: Box<dyn Join>,
+}
+
+/// A send that was taken back, and what it followed.
+pub(super) struct TakenBack {
+    pub message_ids: Vec<Name>,
+    pub followed: Vec<Name>,
 }
 
 /// A mistake of the application, with the value, the limit and the remedy.

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use super::config::Now;
 use super::events::{Event, Transmit, TransmitKind};
 use super::flights::Flight;
-use super::ids::{content_id, entry_bytes_max, is_joined, split_content_id, split_lacking_id};
+use super::ids::{content_id, is_joined, split_content_id, split_lacking_id};
 use super::incoming::SendRef;
 use super::machine::Machine;
 use super::name::Name;
 use super::octets::Octets;
-use super::repair::{in_response_group, response_offset_ms};
+use super::repair::{fitting, in_response_group, response_offset_ms};
 use super::sync::lacking::{request, statement};
 use crate::wire::sds::{EntryView, HistoryEntry};
 
@@ -287,42 +287,6 @@ impl Machine {
             // Once what came with it had time to come.
             let at_ms = now.monotonic_ms + delay_ms;
             self.lacking.ask_again(&sender_id, send_id, at_ms);
-        }
-    }
-}
-
-/// Those of the requests that have room, the first ones first.
-pub(super) fn fitting(mut requests: Vec<HistoryEntry>, budget_bytes: usize) -> Vec<HistoryEntry> {
-    let mut left = budget_bytes;
-    requests.retain(|request| match left.checked_sub(entry_bytes_max(request)) {
-        Some(after) => {
-            left = after;
-            true
-        }
-        None => false,
-    });
-    requests
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_go_as_far_as_there_is_room_for_them() {
-        let requests: Vec<HistoryEntry> = (0..3)
-            .map(|number| statement(&format!("{number:032x}"), 1, "alice"))
-            .collect();
-        let bytes = entry_bytes_max(&requests[0]);
-        for (budget_bytes, count) in [
-            (0, 0),
-            (bytes - 1, 0),
-            (bytes, 1),
-            (3 * bytes - 1, 2),
-            (3 * bytes, 3),
-        ] {
-            let taken = fitting(requests.clone(), budget_bytes);
-            assert_eq!(taken, requests[..count]);
         }
     }
 }

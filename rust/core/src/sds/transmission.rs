@@ -10,10 +10,10 @@ use super::history::History;
 use super::ids::entry_bytes_max;
 use super::log::EntryRef;
 use super::machine::Machine;
-use super::members::fitting;
 use super::name::Name;
 use super::octets::{KEPT_BYTES_MIN, Octets};
 use super::outgoing::{ContentRef, FixedHistory};
+use super::repair::fitting;
 use super::sync::lacking::{inquiry, statement};
 use crate::wire::sds::{HistoryEntry, Parts, WireFormat};
 

@@ -1,17 +1,11 @@
 //! What was taken back is named no more by messages of ours that have yet to leave: who hears them would
 //! wait for what never comes.
 
-use super::machine::Machine;
-use super::members::fitting;
+use super::machine::{Machine, TakenBack};
 use super::name::Name;
 use super::outgoing::{ContentRef, FixedHistory, OutgoingRef};
+use super::repair::fitting;
 use crate::wire::sds::{EntryView, HistoryEntry, MessageView, encode_history};
-
-/// A send that was taken back, and what it followed.
-pub(super) struct TakenBack {
-    pub message_ids: Vec<Name>,
-    pub followed: Vec<Name>,
-}
 
 impl Machine {
     /// Gives the sends that name it no more. `is_held` knows transmissions that were handed out and have

@@ -10,8 +10,12 @@ use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
 
 use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within, times_of};
 use super::input::BinaryColumn;
-use super::leftovers::{OVER_LIMIT, SEEN};
 use super::whole::{Missing, WHOLE, WholeCopy};
+
+/// What stands in the column `error` of a row that tells of a message when a segment came again, or from whom.
+pub const SEEN: &str = "seen";
+/// And of one that tells that segments were let go.
+pub const OVER_LIMIT: &str = "over the limit";
 
 /// Senders that one row names; further ones are not told.
 const SENDERS_MAX: usize = 64;

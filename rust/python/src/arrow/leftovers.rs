@@ -9,13 +9,8 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{OwnedRow, RowConverter};
 use arrow_schema::{ArrowError, Field, Schema};
 
-use super::group::{Group, GroupKey};
+use super::group::{Group, GroupKey, OVER_LIMIT, SEEN};
 use super::whole::{Missing, WHOLE};
-
-/// What stands in the column `error` of a row that tells of a message when a segment came again, or from whom.
-pub const SEEN: &str = "seen";
-/// And of one that tells that segments were let go.
-pub const OVER_LIMIT: &str = "over the limit";
 
 /// Columns as the state machine takes them in.
 #[derive(Default)]

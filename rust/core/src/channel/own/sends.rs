@@ -7,7 +7,7 @@ use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::send::{OutcomeKind, OwnSend, Stage};
 use super::told::{Chunks, Kind, Listened, Outcome, Told};
-use crate::channel::restored::RestoreError;
+use crate::channel::restore_error::RestoreError;
 use crate::maps::HashMap;
 use crate::sds::{DeliveredWhen, Name};
 

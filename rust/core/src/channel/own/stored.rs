@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::send::{OutcomeKind, OwnSend, Stage};
 use crate::channel::records::SCHEMA_VERSION;
-use crate::channel::restored::RestoreError;
+use crate::channel::restore_error::RestoreError;
 use crate::sds::fields::{Reader, Writer};
 use crate::sds::{Name, Ordinals, VERSION};
 
