@@ -19,14 +19,14 @@ from spark.killed_driver import start
 from spark.queries import run_to_end, until_ended
 from spark.rows import CONFIG, payload_of, reassembled, without
 
-from shardwire import ConfigError, _native
+from shardwire import ConfigError, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
 from shardwire.spark import decrypt, reconstruct, reconstruct_stream
 from shardwire.spark.unfinished import unfinished_messages
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -120,6 +120,42 @@ def test_messages_are_kept_apart_by_columns_with_dots_and_backticks(spark: Spark
     left = unfinished_messages(spark, str(tmp_path / "checkpoint"), CONFIG, by=["a.b", "c`d"])
     [held] = left.collect()
     assert (held["a.b"], held["c`d"], held["segments_received"]) == ("two", 7, 2)
+
+
+def test_what_is_unfinished_is_told_as_the_stream_tells_it_once_it_expires(spark: SparkSession, tmp_path: Path) -> None:
+    payload, late = payload_of(4, 5_000), payload_of(5, 500)
+    parts = segment(payload, CONFIG)
+    digest, other = keccak256(payload), bytes(32)
+    rival = parts[1][:-1] + bytes([parts[1][-1] ^ 1])
+    # Of two messages: repeats, a rival and what is no segment, and only the latter. What comes last is an hour later.
+    rows = [(digest, part, number) for number, part in enumerate([*parts[:4], parts[0], parts[0], rival, parts[2]])]
+    rows += [(digest, b"no segment", 8), (other, b"neither", 9), (other, b"nor this", 10)]
+    rows += [(keccak256(late), part, 3_600) for part in segment(late, CONFIG)]
+    columns = {
+        "key": pa.array([key for key, _, _ in rows], pa.binary()),
+        "payload": pa.array([part for _, part, _ in rows], pa.binary()),
+        "timestamp": [START + seconds * SECOND for _, _, seconds in rows],
+        "sender": [f"sender {seconds % 3}" for _, _, seconds in rows],
+    }
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in", columns, 0)
+    schema = "key binary, payload binary, timestamp bigint, sender string"
+
+    def messages(watermark_delay_ms: int) -> DataFrame:
+        stream = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+        return reconstruct_stream(stream, CONFIG, key="key", watermark_delay_ms=watermark_delay_ms)
+
+    run_to_end(messages(2 * 3_600_000), tmp_path)
+    left = unfinished_messages(spark, str(tmp_path / "checkpoint"), CONFIG)
+    (tmp_path / "expired").mkdir()
+    run_to_end(messages(0), tmp_path / "expired")
+    told = spark.read.parquet(str(tmp_path / "expired" / "out")).where("status not in ('complete', 'recovered')")
+    wanted = sorted(told.collect(), key=lambda row: row["entire_message_hash"])
+    assert [(row["duplicates"], row["conflicts"], row["copies"], row["error"] is None) for row in wanted] == [
+        (0, 0, 0, False),
+        (3, 1, 1, False),
+    ]
+    assert sorted(left.collect(), key=lambda row: row["entire_message_hash"]) == wanted
 
 
 def run_until_killed(directory: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -295,39 +295,8 @@ class StreamReconstruction(StatefulProcessor):
         return stored
 
     def _put_together(self, key: Any, known: Known, segments: list[Segment]) -> dict[str, Any]:
-        """The message as `reconstruct` gives it, from the segments that are held."""
-        limits = self._config.limits
-        machine = _native.ArrowReconstructor(
-            parameters(self._config),
-            by_count=0,
-            include_payload=self._include_payload,
-            candidates_per_slot_max=limits.candidates_per_slot_max,
-            held_bytes_max=limits.buffered_bytes_per_sender_max,
-            work_budget=limits.work_budget,
-        )
-        payloads, timestamps, senders = zip(*segments, strict=True) if segments else ((), (), ())
         digest, send_id = key[len(self._by) :]
-        rows = max(1, len(segments))
-        # A message of which no segment could be read is a row all the same.
-        error = known.error if not segments else None
-        batch = batch_of(
-            {
-                "hash": pa.array([bytes(digest)] * rows, pa.binary()),
-                "send_id": pa.array([send_id] * rows, pa.string()),
-                "payload": pa.array(payloads or [None], pa.large_binary()),
-                "timestamp": pa.array(timestamps or [None], pa.int64()),
-                "sender": pa.array(senders or [None], pa.string()),
-                "error": pa.array([error] * rows, pa.string()),
-            }
-        )
-        [found] = [row for made in (*machine.push(batch), *machine.finish()) for row in made.to_pylist()]
-        found["duplicates"] += known.duplicates
-        found["conflicts"] += known.conflicts
-        found["copies"] = known.copies()
-        found["senders"] = sorted(known.senders)
-        found["first_timestamp"], found["last_timestamp"] = known.first_timestamp, known.last_timestamp
-        found["error"] = known.error if found["error"] is None else found["error"]
-        return dict(found)
+        return put_together(self._config, self._include_payload, (bytes(digest), send_id), known, segments)
 
     def _wait(self, known: Known, deadline_ms: int, timers: TimerValues) -> None:
         """Moves the deadline; a timer is registered only where none would fire before it."""
@@ -338,6 +307,48 @@ class StreamReconstruction(StatefulProcessor):
 
     def _row(self, by: Iterable[Any], found: dict[str, Any]) -> Row:
         return self._result(*by, *(found[name] for name in MESSAGE_FIELDS.names))
+
+
+def put_together(
+    config: SegmentationConfig,
+    include_payload: bool,
+    key: tuple[bytes, str | None],
+    known: Known,
+    segments: Sequence[Segment],
+) -> dict[str, Any]:
+    """The message of a hash and a send id as `reconstruct` gives it, from the segments that are held."""
+    limits = config.limits
+    machine = _native.ArrowReconstructor(
+        parameters(config),
+        by_count=0,
+        include_payload=include_payload,
+        candidates_per_slot_max=limits.candidates_per_slot_max,
+        held_bytes_max=limits.buffered_bytes_per_sender_max,
+        work_budget=limits.work_budget,
+    )
+    payloads, timestamps, senders = zip(*segments, strict=True) if segments else ((), (), ())
+    digest, send_id = key
+    rows = max(1, len(segments))
+    # A message of which no segment could be read is a row all the same.
+    error = known.error if not segments else None
+    batch = batch_of(
+        {
+            "hash": pa.array([digest] * rows, pa.binary()),
+            "send_id": pa.array([send_id] * rows, pa.string()),
+            "payload": pa.array(payloads or [None], pa.large_binary()),
+            "timestamp": pa.array(timestamps or [None], pa.int64()),
+            "sender": pa.array(senders or [None], pa.string()),
+            "error": pa.array([error] * rows, pa.string()),
+        }
+    )
+    [found] = [row for made in (*machine.push(batch), *machine.finish()) for row in made.to_pylist()]
+    found["duplicates"] += known.duplicates
+    found["conflicts"] += known.conflicts
+    found["copies"] = known.copies()
+    found["senders"] = sorted(known.senders)
+    found["first_timestamp"], found["last_timestamp"] = known.first_timestamp, known.last_timestamp
+    found["error"] = known.error if found["error"] is None else found["error"]
+    return dict(found)
 
 
 def _unread(rows: Iterable[Any]) -> Iterator[dict[str, Any]]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from shardwire.archive.arrow import ERROR, HASH, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
+from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_kind, check_text
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
-from shardwire.spark.columns import column_of, name_in_state
+from shardwire.spark.columns import columns_of_names, name_in_state
 from shardwire.spark.files import first_line
-from shardwire.spark.reconstruct import reconstruct_segments
+from shardwire.spark.reconstruct import message_schema
+from shardwire.spark.schema import MESSAGE_FIELDS
+from shardwire.spark.stream_state import KNOWN_SCHEMA, Known, put_together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +34,7 @@ def unfinished_messages(
     by: Sequence[str] = (),
     include_payload: bool = True,
 ) -> DataFrame:
-    """A row for each message of which a stream holds segments and that it has not given a row, in its columns. Lazy.
+    """A row for each message that a stream has not given a row, as it would give it now. Lazy.
 
     The query must not be running. Its state stays: a message that is told here as incomplete has its row in the
     stream's output when it is whole or expires.
@@ -45,27 +49,38 @@ def unfinished_messages(
     """
     versions.require_state()
     check_text("checkpoint", checkpoint)
-    key = [column_of(name) for name in by]
-    known = _state(spark, checkpoint, "known").where("not value.is_finished and value.held_bytes = 0")
-    keys = [F.col("key").getField(name_in_state(name)).alias(name) for name in (*by, HASH, SEND_ID)]
-    nothing = known.select(
-        *keys,
-        F.lit(None).cast("binary").alias(PAYLOAD),
-        F.col("value.first_timestamp").alias(TIMESTAMP),
-        F.lit(None).cast("string").alias(SENDER),
-        F.coalesce("value.error", F.lit("the payload is null")).alias(ERROR),
-    )
-    held = _state(spark, checkpoint, "segments").select(
+    check_kind("config", config, SegmentationConfig)
+    kept = [name_in_state(name) for name in by]
+    keys = [F.col("key").getField(name).alias(name) for name in (*kept, HASH, SEND_ID)]
+    known = _state(spark, checkpoint, "known").where("not value.is_finished")
+    # Prefixed: a column of `by` may be called like one of these.
+    fields = [F.col("value").getField(name).alias(f"shardwire_known_{name}") for name in KNOWN_SCHEMA.names]
+    known = known.select(*keys, *fields)
+    segments = _state(spark, checkpoint, "segments").select(
         *keys,
         F.col("list_element.payload").alias(PAYLOAD),
         F.col("list_element.timestamp").cast("bigint").alias(TIMESTAMP),
         F.col("list_element.sender").alias(SENDER),
-        F.lit(None).cast("string").alias(ERROR),
     )
-    names = (HASH, SEND_ID, PAYLOAD, TIMESTAMP, SENDER, ERROR)
-    segments = held.unionByName(nothing).select(*key, *names)
-    check_kind("config", config, SegmentationConfig)
-    return reconstruct_segments(segments, config or SegmentationConfig(), by, include_payload)
+    message = columns_of_names((*kept, HASH, SEND_ID))
+    together = known.groupBy(*message).cogroup(segments.groupBy(*message))
+    put = partial(_put_together, config or SegmentationConfig(), include_payload, len(by))
+    messages = together.applyInArrow(put, message_schema(known, kept))
+    return messages.toDF(*by, *MESSAGE_FIELDS.names)
+
+
+def _put_together(
+    config: SegmentationConfig, include_payload: bool, by_count: int, known: pa.Table, segments: pa.Table
+) -> pa.Table:
+    """Runs on executors: what is known of one message and the segments that are held of it in, its row out."""
+    table = known.select(range(by_count))
+    rows = []
+    for digest, send_id, *state in zip(*(column.to_pylist() for column in known.columns[by_count:]), strict=True):
+        held = list(zip(*(column.to_pylist() for column in segments.columns[by_count + 2 :]), strict=True))
+        rows.append(put_together(config, include_payload, (digest, send_id), Known.from_state(tuple(state)), held))
+    for field in MESSAGE_SCHEMA:
+        table = table.append_column(field, pa.array([row[field.name] for row in rows], field.type))
+    return table
 
 
 def _state(spark: SparkSession, checkpoint: str, variable: str) -> DataFrame:
