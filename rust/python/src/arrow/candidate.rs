@@ -10,9 +10,6 @@ use super::input::BinaryColumn;
 /// What a segment takes beside its bytes, about.
 pub const CANDIDATE_BYTES: usize = 256;
 
-/// What stands in the column `error` of a leftover that came several times, before how often.
-const TIMES: &str = "times ";
-
 /// The bytes of one segment: in the batch that brought them, or moved out of it.
 #[derive(Debug)]
 pub enum Held {
@@ -51,21 +48,10 @@ impl Candidate {
         }
     }
 
-    /// What a leftover of it says in the column `error`: how often it came, where that is not once.
-    pub fn times_said(&self) -> Option<String> {
-        (self.times > 1).then(|| format!("{TIMES}{}", self.times))
-    }
-
     /// The shard inside it.
     pub fn payload(&self) -> &[u8] {
         &self.segment()[self.payload.clone()]
     }
-}
-
-/// How often a segment came, by the column `error` of its row.
-pub fn times_of(error: Option<&str>) -> u32 {
-    let said = error.and_then(|error| error.strip_prefix(TIMES)?.parse().ok());
-    said.unwrap_or(1).max(1)
 }
 
 /// Where `part`, a slice of `whole`, lies in it. An empty part may point anywhere.

@@ -1,21 +1,16 @@
 //! What arrived of one message: its segments by place, and what was counted on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_row::OwnedRow;
 use shardwire_core::keccak;
 use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
 
-use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within, times_of};
+use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within};
 use super::input::BinaryColumn;
-use super::whole::{Missing, WHOLE, WholeCopy};
-
-/// What stands in the column `error` of a row that tells of a message when a segment came again, or from whom.
-pub const SEEN: &str = "seen";
-/// And of one that tells that segments were let go.
-pub const OVER_LIMIT: &str = "over the limit";
+use super::said::Said;
+use super::whole::{Missing, WholeCopy};
 
 /// Senders that one row names; further ones are not told.
 const SENDERS_MAX: usize = 64;
@@ -107,35 +102,40 @@ impl Group {
     /// Takes in one row. Bytes that are no segment of this message are counted, never refused.
     pub fn receive(&mut self, arrival: &Arrival<'_>, wire_format: WireFormat, limits: GroupLimits) {
         let bytes = arrival.column.get(arrival.row);
-        if let (Some(packed), Some(WHOLE), Some(partition)) =
-            (bytes, arrival.error, arrival.timestamp)
-            && self.key.hash.is_some()
-        {
-            self.whole_copies.push(WholeCopy {
-                partition,
-                missing: Missing::unpack(packed),
-            });
-            return;
-        }
-        if bytes.is_none() && self.key.hash.is_some() {
-            match arrival.error {
-                Some(SEEN) => {
-                    self.see(arrival);
-                    return;
-                }
-                Some(OVER_LIMIT) => {
-                    self.over_limit = true;
-                    return;
-                }
-                _ => {}
+        let times = match (Said::of(arrival.error, bytes.is_some()), bytes) {
+            (Said::Whole, Some(packed)) => {
+                self.whole_copies
+                    .extend(arrival.timestamp.map(|partition| WholeCopy {
+                        partition,
+                        missing: Missing::unpack(packed),
+                    }));
+                return;
             }
-        }
+            (Said::Seen, _) => {
+                self.see(arrival);
+                return;
+            }
+            (Said::OverLimit, _) => {
+                self.over_limit = true;
+                return;
+            }
+            (Said::Times(times), _) => times,
+            (Said::Unread(_) | Said::Whole, _) => 1,
+        };
         self.rows += 1;
         let sender = self.see(arrival);
         let Some(bytes) = bytes else {
             self.unreadable += 1;
             self.note_error(arrival.error.unwrap_or("the payload is null"));
             return;
+        };
+        let candidate = |header, payload| Candidate {
+            header,
+            sender,
+            held: Held::Row(Arc::clone(arrival.column), arrival.row),
+            payload,
+            times,
+            timestamp: arrival.timestamp,
         };
         match segment::decode(bytes, wire_format, limits.max_total_segments) {
             Ok(Received::Segment(found)) => {
@@ -145,9 +145,18 @@ impl Group {
                     return;
                 }
                 let payload = range_within(bytes, found.payload);
-                self.keep(arrival, found.header, payload, sender, limits);
+                self.keep(candidate(found.header, payload), limits);
             }
-            Ok(Received::WholeMessage(_)) => self.keep_whole(arrival, bytes, sender, limits),
+            Ok(Received::WholeMessage(_)) => {
+                let header = Header {
+                    entire_message_hash: self.key.hash.unwrap_or_default(),
+                    slot: Slot::Data(0),
+                    data_segment_count: None,
+                    parity_segment_count: None,
+                    payload_length: None,
+                };
+                self.keep_whole(candidate(header, 0..bytes.len()), limits);
+            }
             Err(error) => {
                 self.unreadable += 1;
                 self.note_error(&error.to_string());
@@ -299,104 +308,68 @@ impl Group {
         self.headers().next()
     }
 
-    fn keep(
-        &mut self,
-        arrival: &Arrival<'_>,
-        header: Header,
-        payload: Range<usize>,
-        sender: Option<Arc<str>>,
-        limits: GroupLimits,
-    ) {
-        let bytes = arrival.column.get(arrival.row).unwrap_or_default();
-        let times = times_of(arrival.error);
+    fn keep(&mut self, candidate: Candidate, limits: GroupLimits) {
+        let (slot, length) = (candidate.header.slot, candidate.segment().len());
         // Nearly every place has one segment: room for more would be most of what a group takes.
         let candidates = self
             .places
-            .entry(header.slot)
+            .entry(slot)
             .or_insert_with(|| Vec::with_capacity(1));
         let known = candidates
             .iter_mut()
-            .find(|one| one.header == header && one.payload() == &bytes[payload.clone()]);
+            .find(|one| one.header == candidate.header && one.payload() == candidate.payload());
         if let Some(known) = known {
-            known.times = known.times.saturating_add(times);
-            self.duplicates += u64::from(times);
+            known.times = known.times.saturating_add(candidate.times);
+            self.duplicates += u64::from(candidate.times);
             return;
         }
         if !candidates.is_empty() {
             self.conflicts += 1;
         }
         if candidates.len() >= limits.candidates_per_slot_max
-            || self.held_bytes + bytes.len() > limits.held_bytes_max
+            || self.held_bytes + length > limits.held_bytes_max
         {
             self.over_limit = true;
             if candidates.is_empty() {
-                self.places.remove(&header.slot);
+                self.places.remove(&slot);
             }
             return;
         }
-        self.held_bytes += bytes.len();
-        self.weight += bytes.len() + CANDIDATE_BYTES;
-        self.duplicates += u64::from(times - 1);
-        candidates.push(Candidate {
-            header,
-            sender,
-            held: Held::Row(Arc::clone(arrival.column), arrival.row),
-            payload,
-            times,
-            timestamp: arrival.timestamp,
-        });
+        self.held_bytes += length;
+        self.weight += length + CANDIDATE_BYTES;
+        self.duplicates += u64::from(candidate.times - 1);
+        candidates.push(candidate);
     }
 
-    fn keep_whole(
-        &mut self,
-        arrival: &Arrival<'_>,
-        bytes: &[u8],
-        sender: Option<Arc<str>>,
-        limits: GroupLimits,
-    ) {
-        let times = times_of(arrival.error);
-        match &mut self.whole {
-            Some(whole) if whole.segment() == bytes => {
-                whole.times = whole.times.saturating_add(times);
-                self.duplicates += u64::from(times);
+    fn keep_whole(&mut self, candidate: Candidate, limits: GroupLimits) {
+        let length = candidate.segment().len();
+        let Some(whole) = &mut self.whole else {
+            if self.held_bytes + length > limits.held_bytes_max {
+                self.over_limit = true;
+                return;
             }
-            Some(whole) => {
-                self.conflicts += 1;
-                // A key is a claim: of others under it the one that it names counts.
-                if self.key.hash == Some(keccak::keccak256(bytes)) {
-                    let before = whole.segment().len();
-                    if self.held_bytes - before + bytes.len() > limits.held_bytes_max {
-                        self.over_limit = true;
-                        return;
-                    }
-                    self.held_bytes = self.held_bytes - before + bytes.len();
-                    self.weight = self.weight - before + bytes.len();
-                    whole.held = Held::Row(Arc::clone(arrival.column), arrival.row);
-                    whole.payload = 0..bytes.len();
-                    (whole.sender, whole.timestamp) = (sender, arrival.timestamp);
-                    whole.times = times;
-                }
+            self.held_bytes += length;
+            self.weight += length + CANDIDATE_BYTES;
+            self.duplicates += u64::from(candidate.times - 1);
+            self.whole = Some(candidate);
+            return;
+        };
+        if whole.segment() == candidate.segment() {
+            whole.times = whole.times.saturating_add(candidate.times);
+            self.duplicates += u64::from(candidate.times);
+            return;
+        }
+        self.conflicts += 1;
+        // A key is a claim: of others under it the one that it names counts.
+        if self.key.hash == Some(keccak::keccak256(candidate.segment())) {
+            let before = whole.segment().len();
+            if self.held_bytes - before + length > limits.held_bytes_max {
+                self.over_limit = true;
+                return;
             }
-            None if self.held_bytes + bytes.len() > limits.held_bytes_max => self.over_limit = true,
-            None => {
-                self.held_bytes += bytes.len();
-                self.weight += bytes.len() + CANDIDATE_BYTES;
-                self.duplicates += u64::from(times - 1);
-                self.whole = Some(Candidate {
-                    header: Header {
-                        entire_message_hash: self.key.hash.unwrap_or_default(),
-                        slot: Slot::Data(0),
-                        data_segment_count: None,
-                        parity_segment_count: None,
-                        payload_length: None,
-                    },
-                    sender,
-                    held: Held::Row(Arc::clone(arrival.column), arrival.row),
-                    payload: 0..bytes.len(),
-                    times,
-                    timestamp: arrival.timestamp,
-                });
-            }
+            self.held_bytes = self.held_bytes - before + length;
+            self.weight = self.weight - before + length;
+            *whole = candidate;
         }
     }
 

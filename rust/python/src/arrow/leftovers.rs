@@ -9,8 +9,9 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{OwnedRow, RowConverter};
 use arrow_schema::{ArrowError, Field, Schema};
 
-use super::group::{Group, GroupKey, OVER_LIMIT, SEEN};
-use super::whole::{Missing, WHOLE};
+use super::group::{Group, GroupKey};
+use super::said::Said;
+use super::whole::Missing;
 
 /// Columns as the state machine takes them in.
 #[derive(Default)]
@@ -40,7 +41,7 @@ impl LeftoverColumns {
                 Some(candidate.segment()),
                 candidate.timestamp,
                 candidate.sender.as_deref(),
-                candidate.times_said().as_deref(),
+                Said::Times(candidate.times),
             );
             times.extend(candidate.timestamp);
             if let Some(sender) = &candidate.sender {
@@ -60,13 +61,19 @@ impl LeftoverColumns {
                 break;
             }
             let sender = sender.map(AsRef::as_ref);
-            self.append_row(&group.key, None, time, sender, Some(SEEN));
+            self.append_row(&group.key, None, time, sender, Said::Seen);
         }
         if group.was_over_limit() {
-            self.append_row(&group.key, None, None, None, Some(OVER_LIMIT));
+            self.append_row(&group.key, None, None, None, Said::OverLimit);
         }
         if group.unreadable > 0 {
-            self.append_row(&group.key, None, None, None, group.error.as_deref());
+            self.append_row(
+                &group.key,
+                None,
+                None,
+                None,
+                Said::Unread(group.error.as_deref()),
+            );
         }
     }
 
@@ -78,20 +85,26 @@ impl LeftoverColumns {
         timestamp: Option<i64>,
         sender: Option<&str>,
     ) {
-        self.append_row(key, Some(segment), timestamp, sender, None);
+        self.append_row(key, Some(segment), timestamp, sender, Said::Times(1));
     }
 
     /// Says that a message is whole in `partition`, and which data segments it lacks there.
     pub fn append_whole(&mut self, key: &GroupKey, partition: i64, missing: &[Missing]) {
         let packed = Missing::pack(missing);
-        self.append_row(key, Some(&packed), Some(partition), None, Some(WHOLE));
+        self.append_row(key, Some(&packed), Some(partition), None, Said::Whole);
     }
 
     /// Says what the row of a message in `partition` should have been: `None`, no row, since another
     /// partition's stands for the message; otherwise how many data segments came in no partition.
     pub fn append_correction(&mut self, key: &GroupKey, partition: i64, recovered: Option<usize>) {
         let recovered = recovered.map(|count| count.to_string());
-        self.append_row(key, None, Some(partition), None, recovered.as_deref());
+        self.append_row(
+            key,
+            None,
+            Some(partition),
+            None,
+            Said::Unread(recovered.as_deref()),
+        );
     }
 
     fn append_row(
@@ -100,7 +113,7 @@ impl LeftoverColumns {
         payload: Option<&[u8]>,
         timestamp: Option<i64>,
         sender: Option<&str>,
-        error: Option<&str>,
+        said: Said<'_>,
     ) {
         self.rows += 1;
         self.by.extend(key.by.clone());
@@ -109,7 +122,7 @@ impl LeftoverColumns {
         self.payload.append_option(payload);
         self.timestamp.append_option(timestamp);
         self.sender.append_option(sender);
-        self.error.append_option(error);
+        self.error.append_option(said.text());
     }
 
     /// The rows so far as a batch; `by` are the fields of the columns that `converter` encoded.

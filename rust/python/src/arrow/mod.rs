@@ -17,6 +17,7 @@ mod output;
 mod reasons;
 mod reconstruct;
 mod recover;
+mod said;
 mod sds_columns;
 mod segments;
 mod settle;

@@ -3,9 +3,6 @@
 
 use shardwire_core::keccak;
 
-/// What stands in the column `error` of a row that says that a message is whole elsewhere.
-pub const WHOLE: &str = "whole";
-
 const DIGEST_BYTES: usize = 16;
 const PACKED_BYTES: usize = 1 + 4 + DIGEST_BYTES;
 
