@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from spark.conftest import ENV_KEY, KEY_ENV
 from spark.rows import CONFIG, payload_of, reassembled, without
 
 from shardwire import ConfigError, SegmentationConfig, _native, keccak256
+from shardwire.archive import reconstruct as reconstruct_locally
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
 from shardwire.spark import decrypt, reconstruct, segment_messages, with_keccak256
@@ -82,6 +84,23 @@ def test_the_hash_as_a_column_gives_the_same(spark: SparkSession) -> None:
     by_key = reconstruct(df, CONFIG, key="digest").select(*names).collect()
     bare = reconstruct(df.drop("digest"), CONFIG).select(*names).collect()
     assert sorted(by_key) == sorted(bare)
+
+
+def test_a_key_that_is_no_hash_is_told_as_on_one_machine(spark: SparkSession) -> None:
+    payload = payload_of(4, 1_000)
+    parts = segment(payload, CONFIG)
+    keys = [None, b"short", b"s" * 31, bytes(33), *[keccak256(payload)] * len(parts)]
+    payloads = [*[parts[0]] * 4, *parts]
+    df = spark.createDataFrame(list(zip(keys, payloads, strict=True)), "digest binary, payload binary").repartition(4)
+    names = ("status", "entire_message_hash", "payload", "segments_received", "error")
+    found = {tuple(row) for row in reconstruct(df, CONFIG, key="digest").select(*names).collect()}
+    table = pa.table({"digest": pa.array(keys, pa.binary()), "payload": payloads})
+    alone = reconstruct_locally(table, CONFIG, key="digest").select(list(names)).to_pylist()
+    assert found == {tuple(row.values()) for row in alone}
+    assert found == {
+        ("complete", keccak256(payload), payload, len(parts), None),
+        ("invalid", None, None, 4, "the key is no hash: entire_message_hash has 32 bytes"),
+    }
 
 
 def test_lengths_alone_and_times(spark: SparkSession) -> None:

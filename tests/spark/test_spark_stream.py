@@ -129,7 +129,13 @@ def test_what_is_unfinished_is_told_as_the_stream_tells_it_once_it_expires(spark
     rival = parts[1][:-1] + bytes([parts[1][-1] ^ 1])
     # Of two messages: repeats, a rival and what is no segment, and only the latter. What comes last is an hour later.
     rows = [(digest, part, number) for number, part in enumerate([*parts[:4], parts[0], parts[0], rival, parts[2]])]
-    rows += [(digest, b"no segment", 8), (other, b"neither", 9), (other, b"nor this", 10)]
+    rows += [
+        (None, parts[0], 0),
+        (b"short", b"", 0),
+        (digest, b"no segment", 8),
+        (other, b"neither", 9),
+        (other, b"nor this", 10),
+    ]
     rows += [(keccak256(late), part, 3_600) for part in segment(late, CONFIG)]
     columns = {
         "key": pa.array([key for key, _, _ in rows], pa.binary()),
@@ -150,7 +156,14 @@ def test_what_is_unfinished_is_told_as_the_stream_tells_it_once_it_expires(spark
     (tmp_path / "expired").mkdir()
     run_to_end(messages(0), tmp_path / "expired")
     told = spark.read.parquet(str(tmp_path / "expired" / "out")).where("status not in ('complete', 'recovered')")
-    wanted = sorted(told.collect(), key=lambda row: row["entire_message_hash"])
+    no_keys, *wanted = sorted(told.collect(), key=lambda row: row["entire_message_hash"] or b"")
+    # What is no segment of a message is told at once, as elsewhere.
+    [elsewhere] = [
+        row
+        for row in reconstruct(spark.read.parquet(str(tmp_path / "in")), CONFIG, key="key").collect()
+        if row["entire_message_hash"] is None
+    ]
+    assert (no_keys["segments_received"], no_keys) == (2, elsewhere)
     assert [(row["duplicates"], row["conflicts"], row["copies"], row["error"] is None) for row in wanted] == [
         (0, 0, 0, False),
         (3, 1, 1, False),

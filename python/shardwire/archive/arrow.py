@@ -20,6 +20,9 @@ else:
 SEGMENT_COLUMNS = tuple(f"shardwire_{name}" for name in ("hash", "send_id", "payload", "timestamp", "sender", "error"))
 HASH, SEND_ID, PAYLOAD, TIMESTAMP, SENDER, ERROR = SEGMENT_COLUMNS
 
+# Of a hash: nothing else is a message's key.
+HASH_BYTES = 32
+
 # What they give, after the columns of `by`.
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("entire_message_hash", pa.binary()),

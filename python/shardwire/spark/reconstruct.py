@@ -20,6 +20,7 @@ from shardwire import _native
 from shardwire.archive.arrow import (
     ERROR,
     HASH,
+    HASH_BYTES,
     PAYLOAD,
     SEGMENT_COLUMNS,
     SEND_ID,
@@ -159,9 +160,11 @@ def keyed_segments(
 ) -> DataFrame:
     """Bare segments whose hash is a column already."""
     wanted = typed_column(df, payload, "payload", "binary")
+    hashes = typed_column(df, key, "key", "binary")
     return df.where(wanted.isNotNull()).select(
         *columns_of_names(by),
-        typed_column(df, key, "key", "binary").alias(HASH),
+        # What is no hash is one row, whatever it is.
+        F.when(F.length(hashes) == HASH_BYTES, hashes).alias(HASH),
         F.lit(None).cast("string").alias(SEND_ID),
         wanted.alias(PAYLOAD),
         nanoseconds_column(df, timestamp).alias(TIMESTAMP),

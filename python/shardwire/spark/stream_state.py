@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from shardwire import _native
-from shardwire.archive.arrow import ERROR, PAYLOAD, SENDER, TIMESTAMP, batch_of, parameters
+from shardwire.archive.arrow import ERROR, HASH_BYTES, PAYLOAD, SENDER, TIMESTAMP, batch_of, parameters
 from shardwire.config import ReassemblyLimits, SegmentationConfig
 from shardwire.errors import InvalidSegmentError
 from shardwire.spark.schema import MESSAGE_FIELDS
@@ -39,9 +39,11 @@ if TYPE_CHECKING:
 
 EVENT_TIME = "shardwire_event_time"
 
-# As in the state machine of reconstruct: senders and bytes of a reason that one row names.
+# As in the state machine of reconstruct: senders and bytes of a reason that one row names, and what is no key.
 SENDERS_MAX = 64
 ERROR_LENGTH_MAX = 300
+
+NO_HASH = f"the key is no hash: entire_message_hash has {HASH_BYTES} bytes"
 
 _DIGEST_BYTES = 16
 # Of one candidate: place, data segments that it announces (0: none), arrivals, digest of its bytes.
@@ -356,7 +358,7 @@ def _unread(rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
     counts: Counter[str] = Counter()
     noted: defaultdict[str, Known] = defaultdict(Known)
     for row in rows:
-        reason = row[ERROR] or "the payload is null"
+        reason = row[ERROR] or ("the payload is null" if row[PAYLOAD] is None else NO_HASH)
         counts[reason] += 1
         noted[reason].note(row[TIMESTAMP], row[SENDER])
     for reason in sorted(counts):

@@ -18,6 +18,9 @@ const SENDERS_MAX: usize = 64;
 /// Longest reason kept of a row that could not be read.
 const ERROR_LENGTH_MAX: usize = 300;
 
+/// Why a row with a key is no segment of a message.
+const NO_HASH: &str = "the key is no hash: entire_message_hash has 32 bytes";
+
 /// What a group takes beside its segments, about.
 const GROUP_BYTES: usize = 1024;
 
@@ -129,6 +132,11 @@ impl Group {
             self.note_error(arrival.error.unwrap_or("the payload is null"));
             return;
         };
+        let Some(hash) = self.key.hash else {
+            self.unreadable += 1;
+            self.note_error(arrival.error.unwrap_or(NO_HASH));
+            return;
+        };
         let candidate = |header, payload| Candidate {
             header,
             sender,
@@ -139,7 +147,7 @@ impl Group {
         };
         match segment::decode(bytes, wire_format, limits.max_total_segments) {
             Ok(Received::Segment(found)) => {
-                if Some(found.header.entire_message_hash) != self.key.hash {
+                if found.header.entire_message_hash != hash {
                     self.unreadable += 1;
                     self.note_error("a segment of another message stands under this key");
                     return;
@@ -149,7 +157,7 @@ impl Group {
             }
             Ok(Received::WholeMessage(_)) => {
                 let header = Header {
-                    entire_message_hash: self.key.hash.unwrap_or_default(),
+                    entire_message_hash: hash,
                     slot: Slot::Data(0),
                     data_segment_count: None,
                     parity_segment_count: None,
