@@ -1,8 +1,8 @@
 //! Where a valid segment belongs, and what keeps it out.
 
 use super::candidate::Candidate;
-use super::ledger::SenderId;
 use super::receive::{Arrival, Refusal, Repeat};
+use super::sender_accounts::SenderId;
 use super::set::{Geometry, Key, Set, SetId};
 use super::{Discard, Reassembler, Receipt};
 use crate::wire::segment::{HASH_LENGTH, Slot};

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::budget::{Budget, Turn};
 use super::candidate::Candidate;
-use super::lessons::Lessons;
+use super::failed_attempts::FailedAttempts;
 use super::set::Set;
 use crate::segment::Parameters;
 use crate::wire::segment::Slot;
@@ -18,8 +18,8 @@ pub(super) type Selection = Vec<Option<usize>>;
 /// The state of one attempt.
 pub(super) struct Attempt<'a> {
     pub set: &'a Set,
-    /// What earlier attempts found out, and this one.
-    pub lessons: Lessons,
+    /// What earlier attempts and this one found out.
+    pub failed_attempts: FailedAttempts,
     pub parameters: &'a Parameters,
     pub data_count: usize,
     pub parity_count: usize,
@@ -37,10 +37,10 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     /// `None` while the number of data segments is unknown or more segments are needed.
     ///
-    /// The set's lessons are `lessons`: they change while it is read.
+    /// Takes `failed_attempts` out of the set, since they change while the set is read.
     pub fn new(
         set: &'a Set,
-        lessons: &mut Lessons,
+        failed_attempts: &mut FailedAttempts,
         parameters: &'a Parameters,
         work_budget: u64,
     ) -> Option<Self> {
@@ -52,7 +52,7 @@ impl<'a> Attempt<'a> {
         let newest = set.newest;
         let mut attempt = Attempt {
             set,
-            lessons: std::mem::take(lessons),
+            failed_attempts: std::mem::take(failed_attempts),
             parameters,
             data_count,
             parity_count,

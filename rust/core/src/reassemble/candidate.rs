@@ -1,8 +1,8 @@
 //! One segment held of an incomplete payload.
 
 use super::bytes::Bytes;
-use super::ledger::SenderId;
-use super::lessons::Name;
+use super::failed_attempts::Name;
+use super::sender_accounts::SenderId;
 use crate::wire::segment::Slot;
 
 /// One segment held.

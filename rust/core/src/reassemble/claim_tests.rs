@@ -242,6 +242,6 @@ proptest! {
         prop_assert!(delivered == [payload], "{:?}", reassembler.stats());
         let stats = reassembler.stats();
         prop_assert_eq!((stats.sets_held, stats.bytes_held, stats.senders_held), (0, 0, 0));
-        prop_assert_eq!(reassembler.ledger.accounts_open(), 0);
+        prop_assert_eq!(reassembler.accounts.accounts_open(), 0);
     }
 }

@@ -46,11 +46,12 @@ impl Reassembler {
     /// came out did not have its hash. Else the outcome.
     fn try_out(&mut self, id: SetId, is_repeat: bool) -> Result<(bool, bool), Outcome> {
         let set = self.sets.get_mut(&id).expect("a set to complete is held");
-        let mut lessons = std::mem::take(&mut set.lessons);
+        let mut failed_attempts = std::mem::take(&mut set.failed_attempts);
         let (mut spent, mut tried, mut hash_mismatch, mut found) = (false, false, false, None);
         let mut work = Work::default();
         let budget = self.limits.work_budget;
-        if let Some(mut attempt) = Attempt::new(set, &mut lessons, &self.parameters, budget) {
+        if let Some(mut attempt) = Attempt::new(set, &mut failed_attempts, &self.parameters, budget)
+        {
             found = match is_repeat {
                 true => attempt.run_repeated(),
                 false => attempt.run(),
@@ -59,7 +60,7 @@ impl Reassembler {
             work = attempt.budget.work;
             tried = true;
             hash_mismatch = found.is_none() && attempt.hashed;
-            lessons = attempt.lessons;
+            failed_attempts = attempt.failed_attempts;
         }
         if let Some(found) = found {
             return Err(Outcome::Reconstructed(Box::new(self.complete(id, found))));
@@ -77,7 +78,7 @@ impl Reassembler {
         }
         let set = self.sets.get_mut(&id).expect("the set is still held");
         set.charge(work);
-        set.lessons = lessons;
+        set.failed_attempts = failed_attempts;
         Ok((tried, hash_mismatch))
     }
 
@@ -117,7 +118,7 @@ impl Reassembler {
                 Slot::Data(index) => usize::from(index),
                 Slot::Parity(index) => found.parts.len() + usize::from(index),
             };
-            let name = self.ledger.name(candidate.sender).map(str::to_owned);
+            let name = self.accounts.name(candidate.sender).map(str::to_owned);
             (ordinal, name)
         });
         bad.collect()

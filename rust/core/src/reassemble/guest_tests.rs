@@ -1,7 +1,7 @@
 //! Parity of others: it completes what is here in part, and nothing else comes of it.
 
-use super::ledger::ACCOUNT_BYTES;
 use super::poison_tests::{Random, forged};
+use super::sender_accounts::ACCOUNT_BYTES;
 use super::tests::{limits, parameters_of, reconstructed};
 use super::*;
 use crate::erasure::ErasureCode;
@@ -78,15 +78,15 @@ impl Receiver {
     }
 
     fn accounts(&self) -> usize {
-        self.reassembler.ledger.accounts_open()
+        self.reassembler.accounts.accounts_open()
     }
 
     /// What a sender is charged with, who is proven unless called "claimed".
     fn charged(&mut self, sender: &str) -> u64 {
-        let ledger = &mut self.reassembler.ledger;
-        let id = ledger.open(Some(sender), sender != "claimed");
-        let bytes = ledger.bytes(id);
-        ledger.release(id);
+        let accounts = &mut self.reassembler.accounts;
+        let id = accounts.open(Some(sender), sender != "claimed");
+        let bytes = accounts.bytes(id);
+        accounts.release(id);
         bytes
     }
 
@@ -427,7 +427,7 @@ fn what_somebody_made_is_charged_to_nobody_else_and_given_back() {
     receiver.guest("claimed", 3);
     let claimed = lengths[3] + ACCOUNT + "claimed".len() as u64;
     assert_eq!(receiver.charged_all(all), [own, bobs, carols, claimed]);
-    assert_eq!(receiver.reassembler.ledger.claimed(), (1, claimed));
+    assert_eq!(receiver.reassembler.accounts.claimed(), (1, claimed));
     let last = receiver.own(DATA - 1);
     assert!(receiver.is_payload(Some(last)));
     assert_eq!(receiver.charged_all(all), [0; 4]);

@@ -5,9 +5,9 @@
 //! nothing. Where forged counts make several sets of a payload, each has its own.
 
 use super::candidate::Candidate;
-use super::ledger::SenderId;
 use super::persist::set_key;
 use super::receive::{Arrival, Stored};
+use super::sender_accounts::SenderId;
 use super::set::{Geometry, Set, SetId, key_of};
 use super::work::Work;
 use super::{Outcome, Reassembler, Receipt, Reconstructed};
@@ -96,13 +96,13 @@ impl Reassembler {
         let hash = arrival.header.entire_message_hash;
         let host = set_key(host);
         let key = key_of(Some(&host), &hash);
-        let sender = self.ledger.open(receipt.sender, receipt.authenticated);
+        let sender = self.accounts.open(receipt.sender, receipt.authenticated);
         let (place, _) = self.place(key, &Geometry::of(&arrival.header));
         let charge = (arrival.payload.len() + arrival.frame_bytes) as u64
             + receipt.sender.map_or(0, str::len) as u64
-            + super::ledger::ACCOUNT_BYTES as u64;
+            + super::sender_accounts::ACCOUNT_BYTES as u64;
         let has_room = self.has_room(sender, charge, place);
-        self.ledger.release(sender);
+        self.accounts.release(sender);
         if !has_room {
             return None;
         }

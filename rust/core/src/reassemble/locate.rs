@@ -11,7 +11,7 @@
 //! full, which costs one row of a product for each shard that is still to spare.
 
 use super::field::{Span, element};
-use super::points::{Explained, Points, word_work};
+use super::syndrome_decoder::{Explained, SyndromeDecoder, word_work};
 use super::word::Word;
 use super::work::products_work;
 use crate::erasure;
@@ -246,7 +246,7 @@ impl Word<'_> {
         offsets: &[usize],
         search: &mut Search,
     ) -> Option<Vec<usize>> {
-        let points = Points::of(self, held)?;
+        let decoder = SyndromeDecoder::of(self, held)?;
         let word_at = |offset: usize| -> Vec<u8> {
             let bytes = held.iter().map(|ordinal| self.shards[*ordinal]);
             bytes
@@ -257,9 +257,9 @@ impl Word<'_> {
         let mut bad = std::collections::BTreeSet::new();
         for offset in offsets {
             search.work += word_work(held.len(), checks);
-            match points.errors(&word_at(*offset), checks) {
+            match decoder.errors(&word_at(*offset), checks) {
                 Some(errors) => bad.extend(errors),
-                None => return self.guess(held, &points, &word_at(*offset), search),
+                None => return self.guess(held, &decoder, &word_at(*offset), search),
             }
         }
         Some(bad.into_iter().map(|place| held[place]).collect())
@@ -269,7 +269,7 @@ impl Word<'_> {
     fn guess(
         &self,
         held: &[usize],
-        points: &Points,
+        decoder: &SyndromeDecoder,
         word: &[u8],
         search: &mut Search,
     ) -> Option<Vec<usize>> {
@@ -282,7 +282,7 @@ impl Word<'_> {
             is_word.then_some(bad)
         };
         let explain_work = look_work((self.data_count, checks), self.shard_len);
-        let Explained { answer, work } = points.errors_beyond(
+        let Explained { answer, work } = decoder.errors_beyond(
             word,
             checks,
             [search.guess_work_max, explain_work],

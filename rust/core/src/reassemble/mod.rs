@@ -4,29 +4,29 @@
 //! It reads no clock and does no I/O: time is an argument, what must be saved is polled. A header's
 //! counts allocate nothing; nothing a peer sends panics or fails.
 
-mod across;
 mod admit;
 mod attempt;
 mod batch;
 mod budget;
 mod bytes;
 mod candidate;
-mod choices;
 mod complete;
 mod completed;
+mod draft_counts;
+mod eviction;
+mod failed_attempts;
 mod field;
 mod guests;
-mod ledger;
-mod lessons;
 mod locate;
 mod outcome;
 mod payload;
 mod persist;
-mod points;
 mod receive;
 mod recover;
-mod room;
+mod selections;
+mod sender_accounts;
 mod set;
+mod syndrome_decoder;
 mod tail;
 mod verify;
 mod word;
@@ -43,7 +43,7 @@ pub use persist::{Change, Record, Records};
 use crate::segment::Parameters;
 use crate::wire::segment::HASH_LENGTH;
 use completed::Completed;
-use ledger::Ledger;
+use sender_accounts::SenderAccounts;
 use set::{Set, SetId, key_of};
 
 /// What a receiver may hold (specification 002, Denial of Service).
@@ -92,7 +92,7 @@ pub struct Reassembler {
     /// Sets by the order of their last new segment, the oldest first.
     by_update: BTreeMap<u64, SetId>,
     next_tick: u64,
-    ledger: Ledger,
+    accounts: SenderAccounts,
     completed: Completed,
     dropped: VecDeque<Dropped>,
     /// Sets with segments that `poll_persist` has not given.
@@ -111,7 +111,7 @@ impl Reassembler {
             sets: BTreeMap::new(),
             by_update: BTreeMap::new(),
             next_tick: 0,
-            ledger: Ledger::default(),
+            accounts: SenderAccounts::default(),
             completed: Completed::new(limits.completed_remembered_max),
             dropped: VecDeque::new(),
             unsaved: BTreeSet::new(),
@@ -164,8 +164,8 @@ impl Reassembler {
     pub fn stats(&self) -> Stats {
         Stats {
             sets_held: self.sets.len() as u64,
-            bytes_held: self.ledger.total_bytes(),
-            senders_held: self.ledger.senders(),
+            bytes_held: self.accounts.total_bytes(),
+            senders_held: self.accounts.senders(),
             completed_remembered: self.completed.len() as u64,
             ..self.stats
         }
@@ -200,12 +200,12 @@ impl Reassembler {
         self.by_update.remove(&set.tick);
         self.unsaved.remove(&id);
         let sharers = set.candidates().iter().filter_map(|held| held.sharer);
-        sharers.for_each(|sharer| self.ledger.release(sharer));
-        self.ledger
+        sharers.for_each(|sharer| self.accounts.release(sharer));
+        self.accounts
             .count_claimed(set.main_claimed().is_some(), false);
         for share in set.shares() {
-            self.ledger.refund(share.sender, share.bytes);
-            self.ledger.close_share(share.sender);
+            self.accounts.refund(share.sender, share.bytes);
+            self.accounts.close_share(share.sender);
         }
         if set.is_stored {
             self.deleted.push(id);
@@ -216,7 +216,7 @@ impl Reassembler {
     /// Removes a set that will not be completed, counted under `reason`.
     fn drop_set(&mut self, id: SetId, reason: Drop) -> Option<Dropped> {
         let sender = self.sets.get(&id)?.first_sender();
-        let sender = sender.and_then(|sender| self.ledger.name(sender));
+        let sender = sender.and_then(|sender| self.accounts.name(sender));
         let sender = sender.map(str::to_owned);
         let set = self.remove_set(id)?;
         if set.is_of_guests {
@@ -237,10 +237,10 @@ mod budget_tests;
 #[cfg(test)]
 mod claim_tests;
 #[cfg(test)]
+mod eviction_tests;
+#[cfg(test)]
 mod guest_tests;
 #[cfg(test)]
 mod poison_tests;
-#[cfg(test)]
-mod room_tests;
 #[cfg(test)]
 mod tests;

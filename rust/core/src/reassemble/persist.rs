@@ -96,14 +96,14 @@ impl Reassembler {
             records.put(record.change, &record.key, [&record.value, &[]]);
         }
         for id in std::mem::take(&mut self.unsaved) {
-            let ledger = &self.ledger;
+            let accounts = &self.accounts;
             let set = self.sets.get_mut(&id).expect("a set to save is held");
             for place in 0..set.candidates().len() {
                 let candidate = &set.candidates()[place];
                 if candidate.saved {
                     continue;
                 }
-                let sender = ledger.name(candidate.sender);
+                let sender = accounts.name(candidate.sender);
                 let proven = candidate.sender.is_authenticated();
                 let head = head_of(set, candidate, sender, proven);
                 let key = segment_key(id, candidate);
@@ -192,7 +192,7 @@ impl Reassembler {
             return false;
         }
         let place = set.is_some().then_some(id);
-        let sender = self.ledger.open(receipt.sender, receipt.authenticated);
+        let sender = self.accounts.open(receipt.sender, receipt.authenticated);
         let frame_bytes = u32::try_from(arrival.frame_bytes).unwrap_or(u32::MAX);
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
         let fits = self.make_room(sender, charge, place).is_ok();
@@ -203,7 +203,7 @@ impl Reassembler {
             }
             self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
         }
-        self.ledger.release(sender);
+        self.accounts.release(sender);
         fits
     }
 }

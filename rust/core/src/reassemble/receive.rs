@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, Lent};
 use super::candidate::Candidate;
-use super::ledger::{ACCOUNT_BYTES, SenderId};
+use super::sender_accounts::{ACCOUNT_BYTES, SenderId};
 use super::set::{Geometry, Key, SetId, key_of};
 use super::tail::{End, find_length};
 use super::work::Work;
@@ -190,9 +190,9 @@ impl Reassembler {
         receipt: &Receipt<'_>,
     ) -> Result<Stored, Refusal> {
         self.refuse_oversized(&arrival)?;
-        let sender = self.ledger.open(receipt.sender, receipt.authenticated);
+        let sender = self.accounts.open(receipt.sender, receipt.authenticated);
         let stored = self.store_from(key, arrival, receipt, sender);
-        self.ledger.release(sender);
+        self.accounts.release(sender);
         stored
     }
 
@@ -273,9 +273,9 @@ impl Reassembler {
             saved: arrival.saved.is_some(),
         };
         if !set.is_shared_by(sender) {
-            self.ledger.open_share(sender);
+            self.accounts.open_share(sender);
         }
-        self.ledger.charge(sender, candidate.charge());
+        self.accounts.charge(sender, candidate.charge());
         self.change(id, |set| {
             set.insert(candidate);
             set.advance_prefix();

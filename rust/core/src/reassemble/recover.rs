@@ -2,9 +2,9 @@
 
 use super::attempt::{Attempt, Selection};
 use super::budget::Turn;
-use super::choices::{Choices, Plan};
-use super::lessons::Name;
+use super::failed_attempts::Name;
 use super::locate::{Located, Search};
+use super::selections::{Plan, Selections};
 use super::word::Word;
 use super::work::products_work;
 use crate::erasure::{self, ErasureCode};
@@ -92,11 +92,11 @@ impl<'a> Attempt<'a> {
         &mut self,
         plans: &[Plan],
         turn: Turn,
-        choices: impl Fn(&Plan) -> &[Selection],
+        selections: impl Fn(&Plan) -> &[Selection],
     ) -> Option<Found> {
         self.budget.turn = turn;
         for plan in plans {
-            for selection in choices(plan) {
+            for selection in selections(plan) {
                 for code in self.codes() {
                     if let Some(found) = self.resolve(selection, code, plan.shard_len) {
                         return Some(found);
@@ -167,7 +167,7 @@ impl<'a> Attempt<'a> {
         guess_work_max: u64,
     ) -> Option<Found> {
         let suspects = self
-            .lessons
+            .failed_attempts
             .suspects()
             .iter()
             .map(|offset| *offset as usize);
@@ -179,7 +179,7 @@ impl<'a> Attempt<'a> {
         };
         let located = self.word(selection, code, shard_len).locate(&mut search);
         self.budget.work.looks += search.work;
-        self.lessons.suspect(search.found);
+        self.failed_attempts.suspect(search.found);
         let Located::Bad(bad) = located else {
             return None;
         };
@@ -200,19 +200,19 @@ impl<'a> Attempt<'a> {
         let first: Selection = slots.iter().map(|rivals| rivals.first().copied()).collect();
         let held = first.iter().flatten().count();
         let (spare, locates_all) = (held > k, codes.iter().all(can_locate));
-        // Choices without one segment need no look where one is to spare.
+        // Selections without one segment need no look where one is to spare.
         if !self.budget.affords(held > k + 1 || spare && locates_all) {
             return None;
         }
-        let mut choices = Choices::new(self);
+        let mut selections = Selections::new(self);
         if is_full && !locates_all {
             // While more segments can come, each of them makes another wrong one harmless.
-            choices.add_without_one(&first);
+            selections.add_without_one(&first);
         }
         // All of them under the configured code first: the other one is seldom right.
         let found = codes.iter().find_map(|code| {
-            let mut selections = choices.mixtures(slots).chain(choices.selections.clone());
-            selections.find_map(|selection| self.resolve(&selection, *code, shard_len))
+            let mut tried = selections.mixtures(slots).chain(selections.listed.clone());
+            tried.find_map(|selection| self.resolve(&selection, *code, shard_len))
         });
         let is_new = self.set.work().is_none() || first.contains(&Some(self.newest));
         if found.is_some() || !spare || !is_new {
@@ -262,7 +262,7 @@ impl<'a> Attempt<'a> {
             .map(|place| name(*place))
             .collect();
         let last = selection[k - 1].map(name);
-        if self.lessons.has_failed(code, &members, k, last) {
+        if self.failed_attempts.has_failed(code, &members, k, last) {
             return None;
         }
         let mut recovered = if is_whole {
@@ -294,10 +294,10 @@ impl<'a> Attempt<'a> {
         let found = self.verify(parts, (!is_whole).then_some(code), parity_code, sound);
         if found.is_none() && !self.is_cut_short {
             if is_whole {
-                self.lessons.failed(None, members[..k].to_vec());
+                self.failed_attempts.remember(None, members[..k].to_vec());
             }
             if members.len() > k || !is_whole {
-                self.lessons.failed(Some(code), members);
+                self.failed_attempts.remember(Some(code), members);
             }
         }
         found

@@ -2,8 +2,8 @@
 
 use super::bytes::Bytes;
 use super::candidate::Candidate;
-use super::ledger::SenderId;
-use super::lessons::Lessons;
+use super::failed_attempts::FailedAttempts;
+use super::sender_accounts::SenderId;
 use super::tail::Prefix;
 use super::work::Work;
 use crate::keccak::keccak256;
@@ -121,7 +121,7 @@ pub(super) struct Set {
     /// Whether it holds the guests of another one: nobody hears of its end.
     pub is_of_guests: bool,
     /// What those attempts found out.
-    pub lessons: Lessons,
+    pub failed_attempts: FailedAttempts,
     pub prefix: Prefix,
     /// `poll_persist` has given any of its segments.
     pub is_stored: bool,
@@ -148,7 +148,7 @@ impl Set {
             work_across: None,
             guests: None,
             is_of_guests: false,
-            lessons: Lessons::default(),
+            failed_attempts: FailedAttempts::default(),
             prefix: Prefix::default(),
             is_stored: false,
             newest: 0,
@@ -261,7 +261,7 @@ impl Set {
         {
             self.prefix.retreat(u16::from(slot));
         }
-        self.lessons.forget(candidate.name());
+        self.failed_attempts.forget(candidate.name());
         if self.range(candidate.slot).is_empty() {
             self.slots_held -= 1;
         }

@@ -1,7 +1,7 @@
 //! From chosen segments to a payload that has the hash, and which segments differ from it.
 
 use super::attempt::Attempt;
-use super::lessons::Name;
+use super::failed_attempts::Name;
 use super::recover::{Found, Part};
 use super::tail::{End, find_length};
 use crate::erasure::{self, ErasureCode};

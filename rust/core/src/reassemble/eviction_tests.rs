@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::ledger::SenderId;
+use super::sender_accounts::SenderId;
 use super::tests::{limits, parameters_of};
 use super::*;
 use crate::erasure::ErasureCode;
@@ -66,7 +66,7 @@ fn held_by(reassembler: &Reassembler, name: &str) -> Held {
     for set in reassembler.sets.values() {
         for candidate in set.candidates() {
             let sender = candidate.sender;
-            if sender.is_authenticated() && reassembler.ledger.name(sender) == Some(name) {
+            if sender.is_authenticated() && reassembler.accounts.name(sender) == Some(name) {
                 held.insert((set.hash, candidate.slot, candidate.payload.to_vec()));
             }
         }
@@ -74,9 +74,9 @@ fn held_by(reassembler: &Reassembler, name: &str) -> Held {
     held
 }
 
-/// The ledger, the shares and the limits against what the sets hold.
+/// The accounts, the shares and the limits against what the sets hold.
 fn check(reassembler: &Reassembler) {
-    let (ledger, limits) = (&reassembler.ledger, &reassembler.limits);
+    let (held, limits) = (&reassembler.accounts, &reassembler.limits);
     let mut accounts: BTreeMap<SenderId, (u64, u64)> = BTreeMap::new();
     let (mut claimed_sets, mut sharers) = (0, BTreeSet::new());
     for set in reassembler.sets.values() {
@@ -107,7 +107,7 @@ fn check(reassembler: &Reassembler) {
     }
     for (sender, (shares, bytes)) in &accounts {
         assert_eq!(
-            (ledger.shares(*sender), ledger.bytes(*sender)),
+            (held.shares(*sender), held.bytes(*sender)),
             (*shares, *bytes)
         );
         assert!(*shares <= limits.sets_per_sender_max);
@@ -118,14 +118,14 @@ fn check(reassembler: &Reassembler) {
         counted.map(|(_, (_, bytes))| bytes).sum()
     };
     let claimed = (claimed_sets, bytes_of(&|sender| !sender.is_authenticated()));
-    assert_eq!(ledger.claimed(), claimed);
-    assert_eq!(ledger.total_bytes(), bytes_of(&|_| true));
-    assert_eq!(ledger.senders(), accounts.len() as u64);
+    assert_eq!(held.claimed(), claimed);
+    assert_eq!(held.total_bytes(), bytes_of(&|_| true));
+    assert_eq!(held.senders(), accounts.len() as u64);
     sharers.extend(accounts.into_keys());
-    assert_eq!(ledger.accounts_open(), sharers.len());
+    assert_eq!(held.accounts_open(), sharers.len());
     assert!(claimed.0 <= limits.sets_max / 2 && claimed.1 <= limits.buffered_bytes_max / 2);
     assert!(reassembler.sets.len() as u64 <= limits.sets_max);
-    assert!(ledger.total_bytes() <= limits.buffered_bytes_max);
+    assert!(held.total_bytes() <= limits.buffered_bytes_max);
 }
 
 proptest! {
@@ -189,6 +189,6 @@ proptest! {
         }
         reassembler.expire(i64::MAX);
         check(&reassembler);
-        prop_assert_eq!(reassembler.ledger.accounts_open(), 0);
+        prop_assert_eq!(reassembler.accounts.accounts_open(), 0);
     }
 }

@@ -1,12 +1,12 @@
-//! Attempts across sets. Under draft a segment tells the count of its own class alone: one forged
-//! count is enough to keep the data and the parity of a payload in different sets.
+//! Attempts across sets that differ in their counts. A `draft` segment tells only the count of its own class, data
+//! or parity, so one forged count is enough to keep the data and the parity of a payload in different sets.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attempt::Attempt;
 use super::candidate::Candidate;
-use super::lessons::Lessons;
+use super::failed_attempts::FailedAttempts;
 use super::set::{Geometry, Key, SEGMENTS_MAX, Set, SetId};
 use super::work::Work;
 use super::{Reassembler, Reconstructed};
@@ -51,9 +51,9 @@ impl Reassembler {
         key: Key,
         joined: Set,
     ) -> Option<Result<Reconstructed, (Work, bool)>> {
-        let mut lessons = Lessons::default();
+        let mut failed_attempts = FailedAttempts::default();
         let budget = self.limits.work_budget;
-        let mut attempt = Attempt::new(&joined, &mut lessons, &self.parameters, budget)?;
+        let mut attempt = Attempt::new(&joined, &mut failed_attempts, &self.parameters, budget)?;
         let found = attempt.run();
         let in_vain = (attempt.budget.work, attempt.is_spent());
         let Some(found) = found else {

@@ -1,5 +1,5 @@
-//! Single words of either code, decoded the classical way: at most half as many errors as there are
-//! shards to spare, or one more for every two that are guessed.
+//! Syndrome decoding of single words, of either code: it finds up to half as many errors as there are spare
+//! shards, and one more for every two that are guessed.
 
 use super::field::{element, inverse, product, product_of_all, products_of};
 use super::word::Word;
@@ -16,7 +16,7 @@ pub(super) struct Explained {
 
 /// The held shards as a generalised Reed-Solomon code: evaluation points, and the multipliers that
 /// make its parity checks powers of the points.
-pub(super) struct Points {
+pub(super) struct SyndromeDecoder {
     points: Vec<u8>,
     multipliers: Vec<u8>,
 }
@@ -26,7 +26,7 @@ pub(super) fn word_work(shards: usize, checks: usize) -> u64 {
     (DECODE_WORK + checks * (checks + shards) / 2) as u64
 }
 
-impl Points {
+impl SyndromeDecoder {
     /// `None` where the code is not of that form (a single data shard) or fills the whole field.
     pub fn of(word: &Word<'_>, held: &[usize]) -> Option<Self> {
         let (k, m) = (word.data_count, word.parity_count);
@@ -58,7 +58,7 @@ impl Points {
             })
             .collect();
         let points = held.iter().map(|ordinal| all[*ordinal] ^ shift).collect();
-        Some(Points {
+        Some(SyndromeDecoder {
             points,
             multipliers,
         })

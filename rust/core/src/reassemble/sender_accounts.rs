@@ -1,14 +1,14 @@
-//! What each sender holds: the bytes of its segments, and shares of the sets that they are in.
+//! One account for each sender: the bytes of its segments, and its shares of the sets that hold them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// What an account takes beside its name. The first sender of a set has it in what a set may take;
-/// for every segment that another sends to the set, the account is charged with the segment.
+/// Overhead of an account in bytes, without its name. For the first sender of a set the overhead of the set covers it;
+/// every other sender is charged with it for each of its segments.
 pub(super) const ACCOUNT_BYTES: usize = 128;
 
-/// A sender's place in the ledger, valid while it holds anything. The lowest bit tells whether its
+/// The number of a sender's account, valid while it holds anything. The lowest bit tells whether its
 /// identity is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SenderId(NonZeroU32);
@@ -42,7 +42,7 @@ struct Account {
 
 /// Charges by sender and in total.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct SenderAccounts {
     /// A tree, which gives memory back though later accounts stay.
     accounts: BTreeMap<SenderId, Account>,
     /// The number given last.
@@ -56,9 +56,9 @@ pub(super) struct Ledger {
     claimed_sets: u64,
 }
 
-impl Ledger {
+impl SenderAccounts {
     /// The sender's account, opened where there is none. It stays until it is given back with
-    /// [`Ledger::release`], though all that the sender holds be evicted meanwhile.
+    /// [`SenderAccounts::release`], though all that the sender holds be evicted meanwhile.
     pub fn open(&mut self, name: Option<&str>, authenticated: bool) -> SenderId {
         // A name that is absent proves nothing.
         let authenticated = authenticated && name.is_some();
@@ -89,12 +89,12 @@ impl Ledger {
         id
     }
 
-    /// Keeps an account until it is given back with [`Ledger::release`].
+    /// Keeps an account until it is given back with [`SenderAccounts::release`].
     pub fn keep(&mut self, id: SenderId) {
         self.account_mut(id).references += 1;
     }
 
-    /// Gives back what [`Ledger::open`] gave. The account is closed where nothing was charged to it.
+    /// Gives back what [`SenderAccounts::open`] gave. The account is closed where nothing was charged to it.
     pub fn release(&mut self, id: SenderId) {
         self.account_mut(id).references -= 1;
         self.close_if_unused(id);

@@ -1,10 +1,10 @@
-//! Who loses when room is needed: a sender its own shares of sets, claimed identities each other's.
+//! Who loses segments when a limit is reached: a sender its own shares of sets, claimed identities each other's.
 
 use std::cmp::Reverse;
 
 use super::bytes::Bytes;
-use super::ledger::SenderId;
 use super::receive::Arrival;
+use super::sender_accounts::SenderId;
 use super::set::{Set, SetId, Share};
 use super::{Drop, Reassembler};
 
@@ -92,7 +92,7 @@ impl Reassembler {
         if candidate.sharer.is_some() {
             return false;
         }
-        self.ledger.keep(sender);
+        self.accounts.keep(sender);
         let set = self.sets.get_mut(&id).expect("the set is held");
         set.candidates_mut()[place].sharer = Some(sender);
         true
@@ -112,16 +112,16 @@ impl Reassembler {
         let candidate = &self.sets[&id].candidates()[place];
         let (before, held) = (candidate.sender, candidate.charge());
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
-        self.ledger.refund(before, held);
+        self.accounts.refund(before, held);
         let has_room = self.make_room(heir, charge, Some(id)).is_ok();
-        self.ledger.charge(before, held);
+        self.accounts.charge(before, held);
         if !has_room {
             return false;
         }
         let payload = Bytes::keep(arrival.payload, arrival.source);
         self.change(id, |set| set.replace(place, payload, frame_bytes));
-        self.ledger.charge(before, charge);
-        self.ledger.refund(before, held);
+        self.accounts.charge(before, charge);
+        self.accounts.refund(before, held);
         self.give_to(id, place, heir);
         true
     }
@@ -132,8 +132,8 @@ impl Reassembler {
         let candidate = &set.candidates()[place];
         let charge = candidate.charge();
         let opens = !set.is_shared_by(heir);
-        let shares = self.ledger.shares(heir) + u64::from(opens);
-        let bytes = self.ledger.bytes(heir) + charge;
+        let shares = self.accounts.shares(heir) + u64::from(opens);
+        let bytes = self.accounts.bytes(heir) + charge;
         if shares > self.limits.sets_per_sender_max
             || bytes > self.limits.buffered_bytes_per_sender_max
         {
@@ -154,9 +154,9 @@ impl Reassembler {
         self.unsaved.insert(id);
         self.change(id, |set| set.pass(place, heir));
         if opens {
-            self.ledger.open_share(heir);
+            self.accounts.open_share(heir);
         }
-        self.ledger.charge(heir, charge);
+        self.accounts.charge(heir, charge);
         self.give_back(id, before, charge);
     }
 
@@ -165,7 +165,7 @@ impl Reassembler {
         let set = self.sets.get_mut(&id).expect("the set is held");
         let had_claimed = set.main_claimed().is_some();
         let made = change(set);
-        self.ledger
+        self.accounts
             .count_claimed(had_claimed, set.main_claimed().is_some());
         made
     }
@@ -175,15 +175,15 @@ impl Reassembler {
         let removed = self.change(id, |set| set.remove(place));
         self.give_back(id, removed.sender, removed.charge());
         if let Some(sharer) = removed.sharer {
-            self.ledger.release(sharer);
+            self.accounts.release(sharer);
         }
     }
 
     /// A candidate of `sender` left a set, or went to another.
     fn give_back(&mut self, id: SetId, sender: SenderId, charge: u64) {
-        self.ledger.refund(sender, charge);
+        self.accounts.refund(sender, charge);
         if !self.sets[&id].is_shared_by(sender) {
-            self.ledger.close_share(sender);
+            self.accounts.close_share(sender);
         }
     }
 
@@ -210,7 +210,7 @@ impl Reassembler {
             }
             if let Some(sharer) = candidate.sharer.take() {
                 let inherits = self.pass(id, place, sharer);
-                self.ledger.release(sharer);
+                self.accounts.release(sharer);
                 if inherits {
                     continue;
                 }
@@ -241,8 +241,8 @@ impl Reassembler {
     fn exceeded(&self, sender: SenderId, need: Need) -> Option<(Pressure, bool, String)> {
         let limits = &self.limits;
         let proven = sender.is_authenticated();
-        let total = (self.sets.len() as u64, self.ledger.total_bytes());
-        let own = (self.ledger.shares(sender), self.ledger.bytes(sender));
+        let total = (self.sets.len() as u64, self.accounts.total_bytes());
+        let own = (self.accounts.shares(sender), self.accounts.bytes(sender));
         let per_sender = (
             limits.sets_per_sender_max,
             limits.buffered_bytes_per_sender_max,
@@ -254,7 +254,7 @@ impl Reassembler {
             (
                 "_max x unauthenticated_share",
                 false,
-                self.ledger.claimed(),
+                self.accounts.claimed(),
                 need.claimed_sets,
                 shared,
             )
@@ -310,18 +310,18 @@ impl Reassembler {
                 Some((*tick, *id, set.slots_held(), set.main_claimed()?))
             })
             .collect();
-        let size_of = |share: &Share| self.ledger.bytes(share.sender).max(1).ilog2() as usize;
+        let size_of = |share: &Share| self.accounts.bytes(share.sender).max(1).ilog2() as usize;
         let mut bytes_by_size = [0; u64::BITS as usize];
         for (_, _, _, share) in &claimed {
             // What a sender holds, spread over its sets.
             bytes_by_size[size_of(share)] +=
-                self.ledger.bytes(share.sender) / self.ledger.shares(share.sender);
+                self.accounts.bytes(share.sender) / self.accounts.shares(share.sender);
         }
         claimed
             .into_iter()
             .max_by_key(|(tick, _, slots_held, share)| {
                 let holding = match pressure {
-                    Pressure::Sets => self.ledger.shares(share.sender),
+                    Pressure::Sets => self.accounts.shares(share.sender),
                     Pressure::Bytes => bytes_by_size[size_of(share)],
                 };
                 (

@@ -1,4 +1,4 @@
-//! What failed attempts at a set found out, so that the next one does not find it out again.
+//! What failed attempts at a set found out, so that the next attempt does not look for it again.
 
 use crate::erasure::ErasureCode;
 use crate::wire::segment::Slot;
@@ -15,7 +15,7 @@ const SUSPECTS_MAX: usize = 32;
 /// Offsets where shards contradicted each other, and payloads that did not have the hash. Most sets
 /// have none: they must not cost them room.
 #[derive(Debug, Default)]
-pub(super) struct Lessons(Option<Box<Learnt>>);
+pub(super) struct FailedAttempts(Option<Box<Learnt>>);
 
 #[derive(Debug, Default)]
 struct Learnt {
@@ -31,7 +31,7 @@ struct Failure {
     members: Box<[Name]>,
 }
 
-impl Lessons {
+impl FailedAttempts {
     pub fn suspects(&self) -> &[u32] {
         self.0.as_ref().map_or(&[], |learnt| &learnt.suspects)
     }
@@ -47,8 +47,8 @@ impl Lessons {
         suspects.shrink_to_fit();
     }
 
-    /// `members` are sorted, agree with each other and fix a payload without the hash.
-    pub fn failed(&mut self, code: Option<ErasureCode>, members: Vec<Name>) {
+    /// Remembers `members`, which are sorted, agree with each other and fix a payload without the hash.
+    pub fn remember(&mut self, code: Option<ErasureCode>, members: Vec<Name>) {
         let failures = &mut self.0.get_or_insert_default().failures;
         if failures.len() >= FAILURES_MAX {
             failures.remove(0);

@@ -1,10 +1,10 @@
-//! Which candidate to believe in each slot: the choices that an attempt goes through.
+//! Selections: which candidate an attempt believes in each slot, in the order in which they are tried.
 
 use std::cmp::Reverse;
 
 use super::attempt::{Attempt, Selection};
 use super::candidate::Candidate;
-use super::ledger::SenderId;
+use super::sender_accounts::SenderId;
 use super::set::Share;
 
 /// Mixtures of rivals that an attempt looks at.
@@ -13,13 +13,12 @@ const MIXTURES_MAX: usize = 256;
 /// Senders whose segments an attempt leaves out, one after another.
 const SENDERS_MAX: usize = 64;
 
-/// What is tried for one length of shards. Of all lists the choices that an attempt before this
-/// one has tried are left out.
+/// What is tried for one length of shards. No list has a selection that an earlier attempt tried.
 pub(super) struct Plan {
     pub shard_len: usize,
     /// The candidates of that length, by ordinal.
     pub slots: Vec<Vec<usize>>,
-    /// Choices without rivals.
+    /// Selections without rivals.
     pub clean: Vec<Selection>,
     /// One proven sender's own segments together.
     pub by_proven: Vec<Selection>,
@@ -48,23 +47,23 @@ impl Plan {
                     .collect()
             })
             .collect();
-        let mut choices = Choices::new(attempt);
-        choices.add_clean(&slots);
-        let clean = std::mem::take(&mut choices.selections);
-        choices.add_by_sender(&slots, true);
-        let by_proven = std::mem::take(&mut choices.selections);
-        choices.add_by_sender(&slots, false);
-        let by_claimed = std::mem::take(&mut choices.selections);
-        choices.add_repeated(&slots);
-        let repeated = std::mem::take(&mut choices.selections);
-        choices.add_without_sender(&slots);
+        let mut selections = Selections::new(attempt);
+        selections.add_clean(&slots);
+        let clean = std::mem::take(&mut selections.listed);
+        selections.add_by_sender(&slots, true);
+        let by_proven = std::mem::take(&mut selections.listed);
+        selections.add_by_sender(&slots, false);
+        let by_claimed = std::mem::take(&mut selections.listed);
+        selections.add_repeated(&slots);
+        let repeated = std::mem::take(&mut selections.listed);
+        selections.add_without_sender(&slots);
         Plan {
             shard_len,
             clean,
             by_proven,
             by_claimed,
             repeated,
-            without_sender: choices.selections,
+            without_sender: selections.listed,
             slots,
         }
     }
@@ -75,9 +74,9 @@ impl Plan {
     }
 }
 
-/// Choices in the order they are to be tried, none of them twice.
-pub(super) struct Choices<'a> {
-    pub selections: Vec<Selection>,
+/// Selections in the order in which they are tried, none of them twice.
+pub(super) struct Selections<'a> {
+    pub listed: Vec<Selection>,
     candidates: &'a [Candidate],
     shares: &'a [Share],
     data_count: usize,
@@ -86,10 +85,10 @@ pub(super) struct Choices<'a> {
     all_new: bool,
 }
 
-impl<'a> Choices<'a> {
+impl<'a> Selections<'a> {
     pub fn new(attempt: &Attempt<'a>) -> Self {
-        Choices {
-            selections: Vec::new(),
+        Selections {
+            listed: Vec::new(),
             candidates: attempt.set.candidates(),
             shares: attempt.set.shares(),
             data_count: attempt.data_count,
@@ -107,8 +106,8 @@ impl<'a> Choices<'a> {
 
     fn add_again(&mut self, selection: Selection) {
         let held = selection.iter().flatten().count();
-        if held >= self.data_count && !self.selections.contains(&selection) {
-            self.selections.push(selection);
+        if held >= self.data_count && !self.listed.contains(&selection) {
+            self.listed.push(selection);
         }
     }
 
@@ -130,7 +129,7 @@ impl<'a> Choices<'a> {
         let newest = candidates[self.newest].slot;
         let rivals = candidates.iter().filter(|other| other.slot == newest);
         let fitting = slots.iter().find(|rivals| rivals.contains(&self.newest));
-        // The first rival of another takes that out of the choice.
+        // The first rival of a candidate takes that candidate out of the selection.
         if rivals.count() == 2 || fitting.is_some_and(|rivals| rivals.len() == 2) {
             self.add_again(clean);
             self.add_again(alone);
@@ -221,13 +220,13 @@ impl<'a> Choices<'a> {
         let (held, rivals) = counts.fold((0, 0), |(held, rivals), count| {
             (held + usize::from(count > 0), rivals.max(count))
         });
-        let choices = if is_new && rivals > 1 && held >= self.data_count {
+        let mixtures = if is_new && rivals > 1 && held >= self.data_count {
             MIXTURES_MAX
         } else {
             0
         };
-        (0..choices).map_while(move |choice| {
-            let mut rest = choice;
+        (0..mixtures).map_while(move |mixture| {
+            let mut rest = mixture;
             let mut selection = vec![None; digits.len()];
             for (place, rivals) in selection.iter_mut().zip(&digits).rev() {
                 let count = rivals.len().max(1);
