@@ -42,10 +42,10 @@ from shardwire.archive.unwrap import UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.errors import ConfigError
+from shardwire.spark.arrow_calls import map_in_arrow
 from shardwire.spark.columns import check_batch, columns_of_names
 from shardwire.spark.corrections import corrected
 from shardwire.spark.files import UNION_CONF, SinkFiles, read_in_order, unreadable_told
-from shardwire.spark.native import map_in_arrow
 from shardwire.spark.reconstruct import (
     Reconstruction,
     absent_columns,
@@ -57,7 +57,7 @@ from shardwire.spark.reconstruct import (
     wire_messages,
 )
 from shardwire.spark.schema import MESSAGE_FIELDS
-from shardwire.spark.tally import Tally
+from shardwire.spark.task_counters import TaskCounters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,7 +176,7 @@ def reconstruct_archive(
         unwrapping = unwrapping_of(df, config, by, steps)
     absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None) - {ERROR, TIMESTAMP}
     archive = _Archive(config, by, include_payload, files)
-    local, across = Tally.of(spark.sparkContext), Tally.of(spark.sparkContext)
+    local, across = TaskCounters.of(spark.sparkContext), TaskCounters.of(spark.sparkContext)
     try:
         with unreadable_told(source):
             staged = archive.reconstruct_locally(rows, unwrapping, local)
@@ -213,14 +213,16 @@ class _Archive:
     include_payload: bool
     files: SinkFiles
 
-    def reconstruct_locally(self, rows: DataFrame, unwrapping: UnwrapSegments | None, tally: Tally) -> DataFrame:
+    def reconstruct_locally(
+        self, rows: DataFrame, unwrapping: UnwrapSegments | None, counters: TaskCounters
+    ) -> DataFrame:
         """Writes the messages that are whole within a partition, what is left for the others, and what is unread."""
         schema = StructType([*message_schema(rows, self.by).fields, StructField(_KIND, StringType())])
         kinds = _Kinds(len(self.by), tuple(schema.names))
-        local = _LocalReconstruction(self.config, unwrapping, self.include_payload, kinds, tally)
+        local = _LocalReconstruction(self.config, unwrapping, self.include_payload, kinds, counters)
         return self._written(map_in_arrow(rows, local, schema), _LOCAL, "reconstruct what is whole within a partition")
 
-    def reconstruct_across(self, staged: DataFrame, absent: frozenset[str], tally: Tally) -> DataFrame:
+    def reconstruct_across(self, staged: DataFrame, absent: frozenset[str], counters: TaskCounters) -> DataFrame:
         """Writes the messages that several partitions hold together, and what of the first job is to be corrected."""
         segments = staged.where(F.col(_KIND) == _SEGMENT).select(
             *columns_of_names(self.by), *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
@@ -228,7 +230,7 @@ class _Archive:
         together = segments_together(segments.drop(*absent), self.by)
         machine = Reconstruction(self.config, len(self.by), self.include_payload, absent)
         kinds = _Kinds(len(self.by), tuple(staged.schema.names))
-        met = map_in_arrow(together, _Meeting(machine, kinds, tally), staged.schema)
+        met = map_in_arrow(together, _Meeting(machine, kinds, counters), staged.schema)
         return self._written(met, _ACROSS, "reconstruct what several partitions hold together")
 
     def count_unread(self, staged: DataFrame, rows: int) -> int:
@@ -240,7 +242,7 @@ class _Archive:
         counted.coalesce(1).write.parquet(path)
         return staged.sparkSession.read.schema(counted.schema).parquet(path).count()
 
-    def settle_corrected(self, staged: DataFrame, met: DataFrame) -> Tally:
+    def settle_corrected(self, staged: DataFrame, met: DataFrame) -> TaskCounters:
         """Puts the messages that are whole within a partition into the result, each once and with its status."""
         source, target = f"{_LOCAL}/{_KIND}={_MESSAGE}", f"{_RESULT}/{_FOUND}=local"
         corrections = met.where(F.col(_KIND) == _CORRECTION)
@@ -250,7 +252,7 @@ class _Archive:
         for name in names:
             if name not in touched:
                 self.files.rename(f"{source}/{name}", f"{target}/{name}")
-        return Tally.of_messages(staged.sparkSession.read.schema(schema).parquet(self.files.path(target)))
+        return TaskCounters.of_messages(staged.sparkSession.read.schema(schema).parquet(self.files.path(target)))
 
     def _written(self, rows: DataFrame, name: str, description: str) -> DataFrame:
         """Writes the rows into a directory a kind, and reads them from there."""
@@ -328,7 +330,7 @@ class _LocalReconstruction:
     unwrapping: UnwrapSegments | None
     include_payload: bool
     kinds: _Kinds
-    tally: Tally
+    counters: TaskCounters
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -350,7 +352,7 @@ class _LocalReconstruction:
 
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            self.tally.count_messages(batch)
+            self.counters.count_messages(batch)
             unread_rows = batch.column("entire_message_hash").null_count
             if not unread_rows:
                 yield self.kinds.messages(batch, _MESSAGE)
@@ -372,7 +374,7 @@ class _Meeting:
 
     reconstruction: Reconstruction
     kinds: _Kinds
-    tally: Tally
+    counters: TaskCounters
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         machine = self.reconstruction.machine()
@@ -380,7 +382,7 @@ class _Meeting:
             # Of a segment it may say how often it came.
             is_whole: Any = pa.compute.equal(cast("Any", batch.column(ERROR)), cast("Any", _WHOLE))
             is_segment = pa.compute.invert(is_whole.fill_null(False))
-            self.tally.count_arrived(batch.column(PAYLOAD).filter(is_segment))
+            self.counters.count_arrived(batch.column(PAYLOAD).filter(is_segment))
             yield from self._made(machine.push(self.reconstruction.completed(batch)), machine)
         yield from self._made(machine.finish(), machine)
 
@@ -388,9 +390,9 @@ class _Meeting:
         self, messages: Iterable[pa.RecordBatch], machine: _native.ArrowReconstructor
     ) -> Iterator[pa.RecordBatch]:
         for batch in messages:
-            self.tally.count_messages(batch)
+            self.counters.count_messages(batch)
             yield self.kinds.messages(batch, _MESSAGE)
         corrections = machine.poll_corrections()
         if corrections is not None:
-            self.tally.add({"corrections": corrections.num_rows})
+            self.counters.add({"corrections": corrections.num_rows})
             yield self.kinds.segments(corrections, _CORRECTION)

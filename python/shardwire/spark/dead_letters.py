@@ -16,8 +16,8 @@ from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_b
 from shardwire.config import SegmentationConfig, SegmentWireFormat
 from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
+from shardwire.spark.arrow_calls import map_in_arrow
 from shardwire.spark.columns import check_distinct, clashing, column_of, columns_of_names, typed_column
-from shardwire.spark.native import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

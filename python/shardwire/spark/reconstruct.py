@@ -35,6 +35,7 @@ from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_kind, check_list, check_text
 from shardwire.errors import ConfigError
 from shardwire.quoting import listed
+from shardwire.spark.arrow_calls import finished, flat, map_in_arrow
 from shardwire.spark.columns import (
     check_batch,
     check_data_frame,
@@ -46,7 +47,6 @@ from shardwire.spark.columns import (
     nanoseconds_column,
     typed_column,
 )
-from shardwire.spark.native import finished, flat, map_in_arrow
 from shardwire.spark.schema import MESSAGE_FIELDS
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_
 from shardwire.config import SdsWireFormat
 from shardwire.config.checks import check_integer
 from shardwire.errors import ConfigError
+from shardwire.spark.arrow_calls import map_in_arrow
 from shardwire.spark.columns import check_batch, nanoseconds_column, typed_column
 from shardwire.spark.functions import decode_sds
-from shardwire.spark.native import map_in_arrow
 from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, draw_report
 
 if TYPE_CHECKING:

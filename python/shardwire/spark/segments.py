@@ -15,9 +15,9 @@ from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.errors import ConfigError
 from shardwire.quoting import listed
+from shardwire.spark.arrow_calls import map_in_arrow
 from shardwire.spark.columns import check_distinct, clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.functions import keccak256_array
-from shardwire.spark.native import map_in_arrow
 from shardwire.spark.schema import SEGMENT_FIELDS
 
 if TYPE_CHECKING:

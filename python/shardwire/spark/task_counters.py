@@ -1,4 +1,4 @@
-"""What the tasks of an action count: each task once, however often it ran."""
+"""Counters that the tasks of an action add to: each task counts once, however often it ran."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class _Sums(AccumulatorParam["Counter[str]"]):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TaskCounters:
     """Sums by name. Exact where the tasks that count belong to the last stage of an action: Spark takes what a task
     counted with its result, and one result of each."""
 
     sums: Accumulator[Counter[str]]
 
     @classmethod
-    def of(cls, context: SparkContext) -> Tally:
-        """A tally whose sums this driver reads."""
+    def of(cls, context: SparkContext) -> TaskCounters:
+        """Counters whose sums this driver reads."""
         return cls(context.accumulator(Counter(), _Sums()))
 
     @classmethod
-    def of_messages(cls, messages: DataFrame) -> Tally:
-        """A tally of a DataFrame's messages, counted in a job of its own."""
-        tally = cls.of(messages.sparkSession.sparkContext)
+    def of_messages(cls, messages: DataFrame) -> TaskCounters:
+        """Counters of the messages of a DataFrame, counted in a job of its own."""
+        counters = cls.of(messages.sparkSession.sparkContext)
         found = messages.groupBy("status").agg(F.count("*"), F.sum("payload_length")).collect()
-        tally.add({"payload_bytes": sum(size or 0 for _, _, size in found)})
-        tally.add({status: count for status, count, _ in found})
-        return tally
+        counters.add({"payload_bytes": sum(size or 0 for _, _, size in found)})
+        counters.add({status: count for status, count, _ in found})
+        return counters
 
     def add(self, counts: Mapping[str, int]) -> None:
         """Adds to the sums of these names."""

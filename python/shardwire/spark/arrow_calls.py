@@ -1,4 +1,4 @@
-"""The native module as the executors call it: Arrow in, Arrow out."""
+"""How executors call the native module: Arrow batches in, Arrow batches out."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from spark.rows import CONFIG
 
 from shardwire.archive.arrow import ERROR, HASH, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
-from shardwire.spark.native import OUTPUT_BATCH_BYTES, _run, parts
+from shardwire.spark.arrow_calls import OUTPUT_BATCH_BYTES, _run, parts
 from shardwire.spark.reconstruct import absent_columns, unwrapped_segments, wire_messages
 
 if TYPE_CHECKING:
