@@ -1,82 +1,226 @@
-"""How a channel begins, awaited or entered, and ends."""
+"""How a channel comes to be: arguments checked, sizes measured, state loaded, machine restored, parts put together."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
 
+from shardwire._native import ChangedRecords, ChannelMachine
+from shardwire.channel.creation_arguments import ChannelArguments, check_arguments, persistence_of
+from shardwire.channel.creation_coroutine import ChannelCreation
+from shardwire.channel.engine import Engine
+from shardwire.channel.limits import node_limits
+from shardwire.channel.limits.limit import Limit, Member
+from shardwire.channel.limits.node_limits import NodeMembership
+from shardwire.channel.limits.quota import Quota
+from shardwire.channel.observing.subscriptions import Subscriptions
+from shardwire.channel.observing.timeline import Timeline
+from shardwire.channel.parts import Parts
 from shardwire.channel.reliable_channel import ReliableChannel
-from shardwire.errors import ConfigError
+from shardwire.channel.sending.message_sizes import MessageSizes
+from shardwire.channel.sending.segmenter import ChannelSegmenter
+from shardwire.channel.session import Session
+from shardwire.channel.storing.records import IDENTITY, IdentityRecord
+from shardwire.channel.storing.stored_state import StoredState
+from shardwire.channel.storing.writer import Writer
+from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, ReliableChannelOptions, SegmentationConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.names import ChannelId, SenderId
+from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
+from shardwire.node.protocol import Node
+from shardwire.peer_log import PeerLog
+from shardwire.persistence.protocol import Persistence, RecordName
+from shardwire.quoting import quoted
+from shardwire.sds import Now
+from shardwire.segmentation.parameters import native_parameters
 
-_NOT_YET = "the channel is not there yet: write `channel = await create_reliable_channel(...)`"
+peer_logger = logging.getLogger("shardwire.channel.peers")
 
-_ALREADY = "it was awaited or entered already: keep the channel that it gave, or call create_reliable_channel() again"
-
-
-class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
-    """What `create_reliable_channel` returns: `await` it, or enter it with `async with`, which closes on leaving."""
-
-    def __init__(self, creating: Coroutine[Any, Any, ReliableChannel]) -> None:
-        self._creating = creating
-        self._channel: ReliableChannel | None = None
-        self._begun = False
-
-    def __await__(self) -> Generator[Any, Any, ReliableChannel]:
-        self._begin()
-        return self._creating.__await__()
-
-    async def __aenter__(self) -> ReliableChannel:
-        self._begin()
-        self._channel = await self._creating
-        return self._channel
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._channel is not None:
-            await self._channel.__aexit__(kind, error, traceback)
-
-    def _begin(self) -> None:
-        if self._begun:
-            raise ConfigError(_ALREADY)
-        self._begun = True
-
-    # --- a coroutine for `asyncio.create_task` and whatever else asks for one ---
-
-    def send(self, value: Any, /) -> Any:
-        """Runs the creation up to its next wait, as an event loop does."""
-        if value is not None:
-            raise TypeError(_NOT_YET)
-        return self._creating.send(value)
-
-    def throw(self, *raised: Any) -> Any:
-        """Raises an error where the creation waits, as an event loop does to cancel it."""
-        return self._creating.throw(*raised)
-
-    def close(self) -> None:
-        """Gives the creation up where nothing was awaited."""
-        self._creating.close()
-
-    # Type checkers take a class with this method to have every attribute, those of the channel too.
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if hasattr(ReliableChannel, name):
-                raise AttributeError(_NOT_YET, name=name, obj=self)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+# A partial message waits so many epochs for its next segment: one that begins just after the last one left, and one
+# in which its sender's other messages take the quota.
+EPOCHS_AWAITED = 3
 
 
-async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:
-    """Closes a channel and releases what it holds, as `ReliableChannel.close` does (Logos 003 closeChannel).
+def create_reliable_channel(
+    node: Node,
+    channel_id: ChannelId,
+    content_topic: str,
+    sender_id: SenderId,
+    encryption: Encryption | None = None,
+    config: ChannelConfig | ReliableChannelOptions | None = None,
+    *,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> ChannelCreation:
+    """Creates a reliable channel, or resumes the one that its persistence holds (Logos 003 createReliableChannel).
+
+    Sets up SDS, segmentation and encryption, and, with `auto_start`, subscribes to the content topic. Both forms work:
+
+        channel = await create_reliable_channel(...)            # close it when done
+        async with create_reliable_channel(...) as channel:     # waits for its messages, then closes
 
     Args:
-        channel: The channel.
-        drain_timeout_ms: How long to wait for its messages first; 0 closes at once.
+        node: A started node; it stays the caller's.
+        channel_id: The same for all participants.
+        content_topic: Where the channel listens and sends.
+        sender_id: Unique for each participant, the same in every session.
+        encryption: Applied to everything that the channel sends; None sends in the clear.
+        config: A `ChannelConfig`, or the options of Waku 004 (`ReliableChannelOptions`). Counts alone where
+            given, beneath the rate limit of the node. None means `ChannelConfig.logos()`, with
+            the segmentation and SDS that the node's `NodeConfig` sets put in their places, and on a node without a
+            store `without_store()` of that.
+        clock: Both times; None for those of the running event loop.
+        rng: Source of ids and of random delays; None for an unpredictable one. One with a seed, for a run that can be
+            repeated, takes another seed in each life of a participant: a new message under the id of an earlier one
+            counts as that. Ids that the state remembers are passed over.
 
     Raises:
-        ConfigError: `channel` is none, or `drain_timeout_ms` is no integer of at least 0.
+        ConfigError: An argument or option is out of its limits, the node's messages are too small, or the stored
+            state belongs to another sender id.
+        PersistenceError: The stored state cannot be read or written, or the count of the node's rate limit cannot.
+        NodeError: The node could not subscribe.
     """
-    if not isinstance(channel, ReliableChannel):
-        raise ConfigError(f"channel is a {type(channel).__name__}: give what `await create_reliable_channel(...)` made")
-    await channel.close(drain_timeout_ms)
+    return ChannelCreation(_create(node, channel_id, content_topic, sender_id, encryption, config, clock, rng))
+
+
+async def _create(
+    node: Node,
+    channel_id: ChannelId,
+    content_topic: str,
+    sender_id: SenderId,
+    encryption: Encryption | None,
+    config: ChannelConfig | ReliableChannelOptions | None,
+    clock: Clock | None,
+    rng: random.Random | None,
+) -> ReliableChannel:
+    arguments = check_arguments(node, channel_id, content_topic, sender_id, encryption, config, clock, rng)
+    sizes = MessageSizes(node, arguments.config, channel_id, content_topic, sender_id, arguments.encryption)
+    await sizes.measure(arguments.members.max_message_size_bytes)
+    persistence = persistence_of(arguments.config)
+    writer = Writer(persistence, channel_id)
+    membership: NodeMembership | None = None
+    try:
+        records, stored = await _load(arguments, writer)
+        now = Now(arguments.clock.monotonic_ms(), arguments.clock.epoch_ms())
+        machine = _restore_machine(arguments, records, sizes.budget.header_bytes_max, now)
+        membership = await _join_node_limit(arguments, machine, persistence)
+        session = _assemble(arguments, sizes, machine, stored, writer, membership, now)
+        if arguments.members.has_store:
+            machine.resume_in_store(now)
+    except BaseException:
+        if membership is not None:
+            await membership.leave()
+        await writer.close()
+        raise
+    session.open()
+    channel = ReliableChannel(session)
+    if arguments.config.auto_start:
+        try:
+            await session.start()
+        except BaseException:
+            await session.close(0)
+            raise
+    return channel
+
+
+# Python names a coroutine that nobody awaited: by the function that the application called.
+_create.__name__ = _create.__qualname__ = create_reliable_channel.__name__
+
+
+async def _load(arguments: ChannelArguments, writer: Writer) -> tuple[Mapping[RecordName, bytes], StoredState]:
+    """The stored records, and those of the channel itself read; a new channel stores its identity first."""
+    state = await writer.load()
+    records = state.records if state is not None else {}
+    stored = StoredState.read(records, arguments.channel_id, arguments.sender_id)
+    if stored.is_new:
+        # Tells a persistence that cannot write from one that can, before anything depends on it.
+        identity = {(IDENTITY, b""): IdentityRecord(arguments.sender_id).encode()}
+        await writer.commit_first(ChangedRecords({**identity}))
+    return records, stored
+
+
+def _restore_machine(
+    arguments: ChannelArguments, records: Mapping[RecordName, bytes], header_bytes_max: int, now: Now
+) -> ChannelMachine:
+    """The machine that was stored; without records a new one."""
+    config = arguments.config
+    # Segments of a peer whose node carries larger messages are read at their full size.
+    segmentation = _awaiting_epochs(config, arguments.members.config.rate_limit_config)
+    return ChannelMachine.restore(
+        records,
+        arguments.channel_id,
+        arguments.sender_id,
+        config.sds,
+        config.sync,
+        native_parameters(segmentation),
+        segmentation.limits,
+        now=now,
+        rng=arguments.rng,
+        redelivery=config.redelivery,
+        header_bytes_max=header_bytes_max,
+        # Whatever set of names was given, the configuration has frozen it.
+        delivered_when=cast(DeliveredWhen, config.delivered_when),
+        members_make_parity=config.parity_on_demand,
+    )
+
+
+def _awaiting_epochs(config: ChannelConfig, node_limit: RateLimitConfig | None) -> SegmentationConfig:
+    """The segmentation with a timeout that outlasts rate limits: a sender may need several epochs for one message."""
+    segmentation = config.segmentation
+    epochs_ms = [
+        limit.epoch_size_ms for limit in (config.rate_limit, node_limit) if limit is not None and limit.enabled
+    ]
+    waits_ms = EPOCHS_AWAITED * max(epochs_ms, default=0)
+    limits = replace(segmentation.limits, timeout_ms=max(segmentation.limits.timeout_ms, waits_ms))
+    return replace(segmentation, limits=limits)
+
+
+async def _join_node_limit(
+    arguments: ChannelArguments, machine: ChannelMachine, persistence: Persistence | None
+) -> NodeMembership | None:
+    """The channel's part in the rate limit of its node; None where the node has none."""
+    limit = arguments.members.config.rate_limit_config
+    if limit is None or not limit.enabled:
+        return None
+    in_flight, epoch_ms = machine.counted_in_flight, arguments.clock.epoch_ms
+    return await node_limits.join(arguments.node, limit, persistence, in_flight, epoch_ms)
+
+
+def _assemble(
+    arguments: ChannelArguments,
+    sizes: MessageSizes,
+    machine: ChannelMachine,
+    stored: StoredState,
+    writer: Writer,
+    membership: NodeMembership | None,
+    now: Now,
+) -> Session:
+    config, channel, clock = arguments.config, quoted(arguments.channel_id), arguments.clock
+    timeline = Timeline(arguments.channel_id, arguments.sender_id, config.sds.wire_format)
+    peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {channel}: ")
+    own_limit: tuple[Limit, Member] | None = None
+    if config.rate_limit.enabled:
+        # Stored with everything else of the channel.
+        limit = Limit(config.rate_limit, lambda count: session.make_durable(), stored.rate)
+        own_limit = limit, limit.join(machine.counted_in_flight, clock.epoch_ms)
+    quota = Quota(own_limit, membership)
+    first_parity = machine.first_parity_millionths if config.parity_on_demand else None
+    # A time that has not come says nothing: the clock was ahead when it was stored.
+    is_past = stored.last_seen_ns <= now.epoch_ms * NANOSECONDS_PER_MS
+    session = Session(
+        Parts(
+            arguments,
+            sizes=sizes,
+            engine=Engine(config, machine, quota, timeline, peer_log, arguments.sender_id, now, writer.stores),
+            quota=quota,
+            segmenter=ChannelSegmenter(sizes.budget.segmentation, first_parity),
+            subscriptions=Subscriptions(channel, machine.listen_for),
+            timeline=timeline,
+            writer=writer,
+            last_seen_ns=stored.last_seen_ns if is_past else 0,
+        )
+    )
+    return session

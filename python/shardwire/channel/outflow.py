@@ -35,13 +35,14 @@ class Outflow:
         may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome | Stored], None],
     ) -> None:
+        arguments, peer_log = parts.arguments, parts.engine.peer_log
+        meta = arguments.config.envelope_meta or b""
         self.requests = Requests(report)
-        meta = parts.config.envelope_meta or b""
         self._dispatcher = Dispatcher(
-            parts.node, parts.content_topic, meta, parts.quota, self.requests, may_try, may_leave, report
+            arguments.node, arguments.content_topic, meta, parts.quota, self.requests, may_try, may_leave, report
         )
         self._sealer = Sealer(
-            parts.encryption, parts.sizes, may_try, is_wanted, self._dispatcher.submit, report, parts.engine.peer_log
+            arguments.encryption, parts.sizes, may_try, is_wanted, self._dispatcher.submit, report, peer_log
         )
 
     def submit(self, transmit: Transmit) -> None:

@@ -327,6 +327,21 @@ class ReliableChannel(Listening, FileTransfers, Observed):
             warnings.warn(f"unclosed {self!r}: {remedy}", ResourceWarning, stacklevel=2, source=self)
 
 
+async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:
+    """Closes a channel and releases what it holds, as `ReliableChannel.close` does (Logos 003 closeChannel).
+
+    Args:
+        channel: The channel.
+        drain_timeout_ms: How long to wait for its messages first; 0 closes at once.
+
+    Raises:
+        ConfigError: `channel` is none, or `drain_timeout_ms` is no integer of at least 0.
+    """
+    if not isinstance(channel, ReliableChannel):
+        raise ConfigError(f"channel is a {type(channel).__name__}: give what `await create_reliable_channel(...)` made")
+    await channel.close(drain_timeout_ms)
+
+
 def _may_be_ours(request_id: object) -> bool:
     """Half of a surrogate pair, as JSON may have it, is no text to the core."""
     return isinstance(request_id, str) and request_id.isascii()

@@ -43,94 +43,94 @@ ENDING_S = 0.1
 
 
 class Session:
-    """One channel from creation to close."""
+    """One channel from creation to close: connects its parts, and runs their tasks.
+
+    Out: `segmenter`, `driver` (which calls `engine`), outflow, node. In: reception, or retrieval where a store has the
+    message, arrivals, `driver`, hand-over, application.
+    """
 
     def __init__(self, parts: Parts) -> None:
-        self.channel_id = parts.channel_id
-        self.content_topic = parts.content_topic
-        self.sender_id = parts.sender_id
-        self._config = parts.config
+        arguments, engine = parts.arguments, parts.engine
+        config, clock, machine = arguments.config, arguments.clock, engine.machine
+        self.channel_id = arguments.channel_id
+        self.content_topic = arguments.content_topic
+        self.sender_id = arguments.sender_id
         self.sizes = parts.sizes
-        self.engine = parts.engine
+        self.engine = engine
         self.segmenter = parts.segmenter
         self.subscriptions = parts.subscriptions
         self.timeline = parts.timeline
-        self.waiters = DeliveryWaiters()
-        self.callers = Callers()
-        self._clock = parts.clock
-        self._rng = parts.rng
+        self._config = config
+        self._clock = clock
+        self._rng = arguments.rng
         self._writer = parts.writer
-        self.driver = Driver(
-            parts.engine,
-            Commits(parts.engine, parts.writer, parts.clock, self._carry_out),
-            parts.clock,
-            lambda arrivals, now: self._arrivals.receive(arrivals, now),
-            lambda: parts.sizes.look(self.use_sizes),
-            lambda: self._hand_over.may_begin(),
-            parts.config.sync.process_task_min_elapse_ms,
-        )
-        self.withdrawals = Withdrawals(self.driver, parts.engine, parts.clock)
-        meta = parts.config.envelope_meta or b""
-        self._outflow = Outflow(
-            parts,
-            lambda: parts.engine.machine.may_try(parts.clock.monotonic_ms()),
-            lambda transmit: parts.engine.machine.is_handed_out(transmit.transmit_id),
-            self.withdrawals.may_leave,
-            self._on_outcome,
-        )
         self._quota = parts.quota
-        self._reception = Reception(
-            parts.content_topic,
-            meta,
-            parts.encryption,
-            self._outflow.requests,
-            lambda arrival: self._arrivals.take(arrival),
-            self._on_connection,
-            self._on_missed,
-            parts.engine.peer_log,
-        )
-        self._arrivals = Arrivals(
-            self.driver, parts.engine, parts.timeline, parts.last_seen_ns, self._seen_until_ns, self._reception.forget
-        )
-        self._retrieval = Retrieval(
-            parts.node,
-            parts.channel_id,
-            parts.content_topic,
-            parts.config.sync,
-            parts.config.sds.wire_format,
-            parts.clock,
-            self._reception,
-            self._arrivals,
-            parts.last_seen_ns,
-        )
-        # What the node said and the engine was not told yet.
-        self._outcomes: list[DispatchOutcome | Stored] = []
-        self._progress = asyncio.Event()
-        self._hand_over = HandOver(
-            self.driver,
-            parts.engine,
-            parts.subscriptions,
-            parts.clock,
-            parts.writer.stores,
-            lambda: self.is_closed,
-            self._is_ending,
-        )
-        self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
+
         self._life_tasks: dict[str, asyncio.Task[None]] = {}
         self._started = False
         self._draining = False
         self._close_task: asyncio.Task[None] | None = None
         self._life_lock = asyncio.Lock()
+        self._progress = asyncio.Event()
+        self.waiters = DeliveryWaiters()
+        self.callers = Callers()
+        # What the node said and the engine was not told yet.
+        self._outcomes: list[DispatchOutcome | Stored] = []
+
+        self.driver = Driver(
+            engine,
+            Commits(engine, parts.writer, clock, self._carry_out),
+            clock,
+            lambda arrivals, now: self._arrivals.receive(arrivals, now),
+            lambda: parts.sizes.look(self.use_sizes),
+            lambda: self._hand_over.may_begin(),
+            config.sync.process_task_min_elapse_ms,
+        )
+        self.withdrawals = Withdrawals(self.driver, engine, clock)
+        self._outflow = Outflow(
+            parts,
+            lambda: machine.may_try(clock.monotonic_ms()),
+            lambda transmit: machine.is_handed_out(transmit.transmit_id),
+            self.withdrawals.may_leave,
+            self._on_outcome,
+        )
+        self._reception = Reception(
+            arguments.content_topic,
+            config.envelope_meta or b"",
+            arguments.encryption,
+            self._outflow.requests,
+            lambda arrival: self._arrivals.take(arrival),
+            self._on_connection,
+            self._on_missed,
+            engine.peer_log,
+        )
+        self._arrivals = Arrivals(
+            self.driver, engine, parts.timeline, parts.last_seen_ns, self._seen_until_ns, self._reception.forget
+        )
+        self._retrieval = Retrieval(
+            arguments.node,
+            arguments.channel_id,
+            arguments.content_topic,
+            config.sync,
+            config.sds.wire_format,
+            clock,
+            self._reception,
+            self._arrivals,
+            parts.last_seen_ns,
+        )
+        stores, is_closed = parts.writer.stores, lambda: self.is_closed
+        self._hand_over = HandOver(self.driver, engine, parts.subscriptions, clock, stores, is_closed, self._is_ending)
+        self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
         self._link = NodeLink(
-            parts.node,
-            parts.channel_id,
-            parts.content_topic,
+            arguments.node,
+            arguments.channel_id,
+            arguments.content_topic,
             self._outflow,
             self._reception,
             self._retrieval,
             self._on_connection,
             self._on_task_done,
-            parts.engine.count,
+            engine.count,
         )
 
     # --- what it is ---
