@@ -23,8 +23,10 @@ class NodeMembers:
 
     @classmethod
     def of(cls, node: object) -> NodeMembers:
-        """Raises:
-        ConfigError: It is no node, or a member of it is missing, raises or is not what it must be.
+        """Asks a node for each of its values, once.
+
+        Raises:
+            ConfigError: `node` is no node, or a member of it is missing, raises or is not what it must be.
         """
         if isinstance(node, str):
             raise ConfigError("node is a text: make a node of an address with shardwire.node.create_node, and start it")

@@ -21,17 +21,19 @@ class OwnLoop:
         self._thread = threading.get_ident()
 
     def require_thread(self) -> None:
-        """For what runs no coroutine, as subscribing.
+        """Refuses a caller in another thread; for what runs no coroutine, as subscribing.
 
         Raises:
-        ConfigError: The caller runs in another thread than that of the loop, as `require` tells it.
+            ConfigError: The caller runs in another thread than that of the loop.
         """
         if threading.get_ident() != self._thread:
             raise self._refuse()
 
     def require(self) -> None:
-        """Raises:
-        ConfigError: The caller does not run on the loop that this was made on.
+        """Refuses a caller on another event loop; for coroutines.
+
+        Raises:
+            ConfigError: The caller does not run on the loop that this was made on.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise self._refuse()

@@ -120,8 +120,10 @@ class AeadEncryption(ABC):
         return b"".join((header, nonce, sealed))
 
     def decrypt(self, payload: bytes) -> bytes:
-        """Raises:
-        DecryptionError: Not of this format, not for these keys or this channel, or altered.
+        """The content of a payload that `encrypt` of a holder of one of the keys made for this channel.
+
+        Raises:
+            DecryptionError: Not of this format, not for these keys or this channel, or altered.
         """
         if len(payload) < OVERHEAD_BYTES:
             raise DecryptionError(

@@ -18,8 +18,10 @@ class Lifetime(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Raises:
-        NodeError: The node cannot be started.
+        """Starts the node, until `stop`.
+
+        Raises:
+            NodeError: The node cannot be started.
         """
 
     @abstractmethod

@@ -173,9 +173,11 @@ class MemoryNode(Lifetime):
         asyncio.get_running_loop().call_soon(self._streams.end)
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
-        """Raises:
-        NodeError: The node is not started.
-        ConfigError: A topic is not /[generation/]application/version/name/encoding.
+        """Receives messages of these topics from now on.
+
+        Raises:
+            NodeError: The node is not started.
+            ConfigError: A topic is not /[generation/]application/version/name/encoding.
         """
         check_topics(content_topics)
         self._require_started("subscribe")
@@ -183,8 +185,10 @@ class MemoryNode(Lifetime):
         self._subscriptions.update(topics)
 
     async def unsubscribe(self, content_topics: Sequence[str]) -> None:
-        """Raises:
-        NodeError: The node is not started.
+        """Receives none of these topics any more.
+
+        Raises:
+            NodeError: The node is not started.
         """
         check_topics(content_topics)
         self._require_started("unsubscribe")

@@ -187,9 +187,11 @@ class StoreClient:
         raise AssertionError("the last attempt returns or raises")
 
     def _ask(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
-        """Raises:
-        TimeoutError: The answer comes too slowly.
-        NodeError: It is too long.
+        """One request: the status and body of the answer.
+
+        Raises:
+            TimeoutError: The answer comes too slowly.
+            NodeError: It is too long.
         """
         limit = self._endpoint.answer_bytes_max
         deadline = self._clock() + self._endpoint.timeout_ms / 1000

@@ -28,8 +28,10 @@ _PROOF = _DOMAIN + b"proof"
 
 
 def check_key(key: object) -> None:
-    """Raises:
-    ConfigError: `key` is none of 32 bytes, which is told without it, or the library `cryptography` is missing.
+    """Refuses what is no key, without showing it.
+
+    Raises:
+        ConfigError: `key` has not 32 bytes, or the library `cryptography` is missing.
     """
     if not isinstance(key, bytes | bytearray | memoryview):
         raise ConfigError(f"key is a {type(key).__name__}: it must be {KEY_BYTES} bytes")

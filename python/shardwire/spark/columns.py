@@ -25,8 +25,10 @@ _NO_STATE = _UNSORTED | _FLOATS | {"array", "daytimeinterval"}
 
 
 def check_data_frame(df: object) -> None:
-    """Raises:
-    ConfigError: It is none of Spark, whose members alone tell: under Spark Connect it has another class.
+    """Refuses what is no DataFrame of Spark; its members tell, since Spark Connect has another class.
+
+    Raises:
+        ConfigError: It is none.
     """
     if not hasattr(df, "sparkSession") or not hasattr(df, "schema"):
         library = type(df).__module__.partition(".")[0]
@@ -38,8 +40,10 @@ def check_data_frame(df: object) -> None:
 
 
 def check_batch(df: DataFrame) -> None:
-    """Raises:
-    ConfigError: It is none of Spark, or a stream, of which Spark would say what it cannot do when it is started.
+    """Refuses what is no DataFrame, and a stream before Spark would refuse it at its start.
+
+    Raises:
+        ConfigError: It is one of them.
     """
     check_data_frame(df)
     if df.isStreaming:

@@ -104,9 +104,11 @@ class Exchange:
             raise
 
     async def send(self, sender: Side, envelope: MessageEnvelope) -> str:
-        """Raises:
-        NodeError: The node does not accept it.
-        BrokenPromiseError: It returns no id of its own, or nothing.
+        """Sends an envelope; the request id that the node gives it.
+
+        Raises:
+            NodeError: The node does not accept it.
+            BrokenPromiseError: It returns no id of its own, or nothing.
         """
         trial, call = self.trial, f"send of {len(envelope.payload)} bytes by {sender.name}"
         try:
@@ -123,8 +125,10 @@ class Exchange:
         return request_id
 
     async def outcome(self, sender: Side, request_id: str) -> MessagePropagated | MessageSendError:
-        """Raises:
-        BrokenPromiseError: None is told.
+        """Waits for what the node says became of a request.
+
+        Raises:
+            BrokenPromiseError: None is told.
         """
         reader = sender.readers[0]
         if not await reader.until(lambda: bool(reader.outcomes(request_id)), self.patience_ms):
@@ -175,8 +179,10 @@ class Exchange:
         raise AssertionError
 
     async def is_not_told(self, reader: Reader, payload: bytes, topic: str, done: str) -> None:
-        """Raises:
-        BrokenPromiseError: A message arrives that should not.
+        """Waits a while, and requires that a message does not arrive.
+
+        Raises:
+            BrokenPromiseError: A message arrives that should not.
         """
         await reader.until(lambda: bool(reader.received(payload)), self.quiet_ms)
         self.trial.did(done)

@@ -77,8 +77,10 @@ class Reader:
         return self._state
 
     def require_sound(self) -> None:
-        """Raises:
-        BrokenPromiseError: An event has broken a promise, or the iterator has ended.
+        """Reports what an event has broken so far.
+
+        Raises:
+            BrokenPromiseError: An event broke a promise, or the iterator has ended.
         """
         if self._broken is not None:
             raise self._trial.breaks(*self._broken)

@@ -57,8 +57,10 @@ class CheckedStore:
         self._opened.callback(_close_quietly, self._store)
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Raises:
-        BrokenPromiseError: The method is async.
+        """Calls a method of the persistence; what it gives.
+
+        Raises:
+            BrokenPromiseError: The method is async.
         """
         given = getattr(self._store, method)(*arguments)
         if is_awaitable(given):

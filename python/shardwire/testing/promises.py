@@ -114,8 +114,10 @@ class Trial:
         self._done = done
 
     def require(self, holds: bool, expected: str, came: object) -> None:
-        """Raises:
-        BrokenPromiseError: It does not hold.
+        """Reports the promise that is tried as broken unless it `holds`.
+
+        Raises:
+            BrokenPromiseError: It does not hold.
         """
         if not holds:
             raise self._broken(expected, came if isinstance(came, str) else shown(came))
@@ -157,8 +159,10 @@ class Trial:
 
 
 def require_factory(name: str, given: object) -> None:
-    """Raises:
-    ConfigError: It makes nothing; a part itself is made once, and cannot be made anew.
+    """Refuses a part itself, which cannot be made anew, in place of what makes one.
+
+    Raises:
+        ConfigError: `given` cannot be called.
     """
     if not callable(given):
         raise ConfigError(

@@ -69,8 +69,10 @@ SLOW_CALLBACK = (
 
 
 def check_callable(name: str, value: object) -> None:
-    """Raises:
-    ConfigError: `value` cannot be called with one argument, as far as its signature tells.
+    """Refuses what cannot be called with one argument.
+
+    Raises:
+        ConfigError: `value` is none, as far as its signature tells.
     """
     if not callable(value):
         raise ConfigError(f"{name} is a {type(value).__name__}: it must be callable")
@@ -86,8 +88,10 @@ def check_callable(name: str, value: object) -> None:
 
 
 def check_observer(observer: object) -> None:
-    """Raises:
-    ConfigError: `observer` cannot be called with one argument, or gives what would have to be awaited.
+    """Refuses what cannot observe.
+
+    Raises:
+        ConfigError: `observer` cannot be called with one argument, or is `async`.
     """
     check_callable("observer", observer)
     if inspect.iscoroutinefunction(observer):

@@ -39,8 +39,10 @@ class _JsonRecord:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises:
-        PersistenceError: The record is damaged or of a newer schema.
+        """Reads what `encode` wrote; fields that are left out have their defaults.
+
+        Raises:
+            PersistenceError: The record is damaged or of a newer schema.
         """
         try:
             values: dict[str, Any] = json.loads(data)

@@ -27,9 +27,11 @@ class StoredState:
 
     @classmethod
     def read(cls, records: Mapping[RecordName, bytes], channel_id: str, sender_id: str) -> StoredState:
-        """Raises:
-        ConfigError: The state is another sender's.
-        PersistenceError: A record is damaged or of a newer schema.
+        """Reads what the channel itself stored.
+
+        Raises:
+            ConfigError: The state is another sender's.
+            PersistenceError: A record is damaged or of a newer schema.
         """
         identity = records.get((IDENTITY, b""))
         if identity is not None:

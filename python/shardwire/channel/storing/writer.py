@@ -57,9 +57,11 @@ class Writer:
         self._memory = _as_it_came(persistence)
 
     async def load(self) -> ChannelState | None:
-        """Raises:
-        PersistenceError: Another channel of this process uses this state, or as `Persistence.load`; so does whatever
-            else the persistence raises, and what it gives that is no state.
+        """Claims the channel's state and loads it; None where nothing is stored.
+
+        Raises:
+            PersistenceError: Another channel of this process uses this state, the persistence raises, or what it gives
+                is no state.
         """
         if self._persistence is None:
             return None

@@ -42,8 +42,10 @@ class MessageCommand:
     output_to_errors: bool = False
 
     async def run(self, event: MessageReceivedEvent) -> None:
-        """Raises:
-        CommandFailedError: It cannot be run, took too long, or ended with another exit code than 0.
+        """Runs the program for one message, which it reads from its input.
+
+        Raises:
+            CommandFailedError: It cannot be run, took too long, or ended with another exit code than 0.
         """
         program = self.arguments[0]
         try:

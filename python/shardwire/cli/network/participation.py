@@ -114,8 +114,10 @@ def make_node(url: str, credentials: str | None, participant: str | None, *, opt
 
 
 def check_names(channel: str, topic: str, sender: str) -> None:
-    """Raises:
-    typer.BadParameter: A name is too long or empty, or the topic none.
+    """Refuses names that no channel can have.
+
+    Raises:
+        typer.BadParameter: A name is too long or empty, or the topic none.
     """
     for option, value in (("--channel", channel), ("--topic", topic), ("--sender", sender)):
         size_bytes = len(value.encode("utf-8", "surrogateescape"))

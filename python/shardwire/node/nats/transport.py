@@ -121,8 +121,10 @@ class NatsTransport(Transport):
         return await store.query(query, self._link.topics)
 
     async def status(self) -> NatsNodeStatus:
-        """Raises:
-        NodeError: The server does not answer.
+        """How the connection, the stream and the server are.
+
+        Raises:
+            NodeError: The server does not answer.
         """
         session, store = self._session, self._store
         if session is None:

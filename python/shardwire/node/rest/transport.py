@@ -102,8 +102,10 @@ class RestTransport(Transport):
     # --- connection ---
 
     async def connect(self, link: TransportLink) -> None:
-        """Raises:
-        NodeError: Nobody answers there, it is no Waku node, it wants other credentials, or serves another cluster.
+        """Reaches the node: takes its identity, and its routes, for what follows.
+
+        Raises:
+            NodeError: Nobody answers there, it is no Waku node, it wants other credentials, or serves another cluster.
         """
         self._link = link
         self._store.start(link)
@@ -148,8 +150,10 @@ class RestTransport(Transport):
     # --- topics ---
 
     async def subscribe(self, content_topic: str, pubsub_topic: str) -> None:
-        """Raises:
-        NodeError: The node refuses the topic, or its store could not be asked for it.
+        """Polls a topic from now on.
+
+        Raises:
+            NodeError: The node refuses the topic, or its store could not be asked for it.
         """
         if "," in content_topic and self._store.is_used:
             # What was missed would be missed for good, and nobody told.
@@ -221,9 +225,11 @@ class RestTransport(Transport):
     # --- store ---
 
     async def query_store(self, query: StoreQuery) -> StorePage:
-        """Raises:
-        NodeError: No store answered.
-        ConfigError: The query asks for what the node cannot ask a store.
+        """Asks the store for one page.
+
+        Raises:
+            NodeError: No store answered.
+            ConfigError: The query asks for what the node cannot ask a store.
         """
         return await self._store.query(query)
 

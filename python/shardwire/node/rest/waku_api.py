@@ -258,8 +258,10 @@ class WakuApi:
         await self._change("DELETE", "/relay/v1/auto/subscriptions", [content_topic])
 
     async def relay_publish(self, message: OutgoingMessage) -> tuple[int, bytes]:
-        """Raises:
-        HttpError: There was no whole answer.
+        """Publishes by relay; the status and body of the answer.
+
+        Raises:
+            HttpError: There was no whole answer.
         """
         return await self._publish("/relay/v1/auto/messages", message_json(message))
 
@@ -277,8 +279,10 @@ class WakuApi:
         return status == 200
 
     async def lightpush(self, message: OutgoingMessage) -> tuple[int, bytes]:
-        """Raises:
-        HttpError: There was no whole answer.
+        """Publishes by lightpush, in the newest version that the node has; the status and body of the answer.
+
+        Raises:
+            HttpError: There was no whole answer.
         """
         topic = json.dumps(message.pubsub_topic).encode()
         body = b'{"pubsubTopic":' + topic + b',"message":' + message_json(message) + b"}"
@@ -292,8 +296,10 @@ class WakuApi:
     # --- store ---
 
     async def store_page(self, path: str, parameters: Mapping[str, str], timeout_ms: int, bytes_max: int) -> bytes:
-        """Raises:
-        RouteError: No store answered.
+        """The body of a page of the store, of at most `bytes_max` bytes.
+
+        Raises:
+            RouteError: No store answered.
         """
         try:
             status, body, _ = await self._http.request(

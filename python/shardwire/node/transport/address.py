@@ -91,8 +91,10 @@ def parse_server_url(
 
 
 def check_host(what: str, host: str) -> None:
-    """Raises:
-    ConfigError: No resolver takes `host`, of the URL called `what`, for a name.
+    """Refuses a host that no resolver takes for a name.
+
+    Raises:
+        ConfigError: `host`, of the URL called `what`, is one.
     """
     try:
         host.encode("idna")
@@ -108,8 +110,10 @@ def check_host(what: str, host: str) -> None:
 
 
 def check_port(told: str, port: int | None) -> None:
-    """Raises:
-    ConfigError: `port`, of the URL that `told` shows, is 0, which is a free one where somebody listens.
+    """Refuses port 0, which is no port to connect to.
+
+    Raises:
+        ConfigError: `port`, of the URL that `told` shows, is 0.
     """
     if port == 0:
         raise ConfigError(f"{told}: nobody is reached at port 0, it must be one from 1 to 65535")

@@ -148,9 +148,11 @@ class TransportNode(Lifetime):
         await asyncio.shield(self._stopping)
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
-        """Raises:
-        NodeError: The node is not started, or on another event loop, or can never subscribe to a topic.
-        ConfigError: A topic is not /[generation/]application/version/name/encoding.
+        """Receives messages of these topics from now on.
+
+        Raises:
+            NodeError: The node is not started, or on another event loop, or can never subscribe to a topic.
+            ConfigError: A topic is not /[generation/]application/version/name/encoding.
         """
         check_topics(content_topics)
         topics = {topic: self._pubsub_topics.of(topic) for topic in content_topics}
@@ -168,8 +170,10 @@ class TransportNode(Lifetime):
                     raise
 
     async def unsubscribe(self, content_topics: Sequence[str]) -> None:
-        """Raises:
-        NodeError: The node is not started.
+        """Receives none of these topics any more.
+
+        Raises:
+            NodeError: The node is not started.
         """
         check_topics(content_topics)
         async with self._lock:

@@ -120,8 +120,10 @@ class Outbox:
         self._begin_attempts()
 
     def check_room(self, size_bytes: int) -> None:
-        """Raises:
-        NodeError: Too much waits already.
+        """Refuses a message for which there is no room.
+
+        Raises:
+            NodeError: Too much waits already.
         """
         if len(self) >= MESSAGES_MAX or self._bytes + size_bytes > BYTES_MAX:
             raise NodeError(
