@@ -48,14 +48,17 @@ struct Followed<'a> {
     unknown: Vec<EntryView<'a>>,
 }
 
-/// A message with a content, whose id is known.
-struct Repeated<'a> {
-    sender_id: &'a Arc<str>,
-    content: &'a [u8],
+/// A message of another participant that has a place in the order of all: a content or a sync.
+struct Received<'a> {
+    message: MessageView<'a>,
+    message_id: Name,
+    sender_id: Arc<str>,
+    lamport: u64,
+    /// `None` for a sync.
+    content: Option<&'a [u8]>,
+    /// The message as it came.
     data: &'a Octets,
     from_store: bool,
-    /// Whether it is as old as what is forgotten of its sender, or older than the replay window.
-    is_old: bool,
 }
 
 impl Machine {
@@ -75,6 +78,7 @@ impl Machine {
         }
     }
 
+    /// Takes one message: refused, of ours, ephemeral, or else a content or a sync.
     fn take(
         &mut self,
         data: &Octets,
@@ -87,138 +91,172 @@ impl Machine {
         if *message.channel_id != *self.channel_id.as_bytes() {
             return Err(Dropped::OtherChannel);
         }
-        let (id_bytes, sender_bytes) = (message.message_id.len(), message.sender_id.len());
-        if !(1..=MESSAGE_ID_BYTES_MAX).contains(&id_bytes) || sender_bytes > SENDER_ID_BYTES_MAX {
-            return Err(Dropped::OverLimit);
-        }
-        if memchr(0, message.message_id).is_some() {
-            // No implementation makes such ids: names that are made here have it.
-            return Err(Dropped::Undecodable);
-        }
+        check_ids(&message)?;
         let message_id = Name::from_wire(message.message_id);
         let content = message.content.filter(|content| !content.is_empty());
         if *message.sender_id == *self.sender_id.as_bytes() {
             if !from_store {
-                if self.answers(&message_id, content, data) {
-                    self.answering.on_answer(&message_id, now.monotonic_ms);
-                } else if content.is_some() {
-                    self.stand_by(&message_id, now.monotonic_ms);
-                }
+                self.hear_own(&message_id, content, data, now);
             }
-            return self.take_own(
-                &message_id,
-                message.lamport_timestamp,
-                content.is_some(),
-                from_store,
-            );
+            let lamport = message.lamport_timestamp;
+            return self.take_own(&message_id, lamport, content.is_some(), from_store);
         }
         let sender_id = self.sender_ids.text(message.sender_id);
         let Some(lamport) = message.lamport_timestamp else {
             return self.take_ephemeral(message_id, sender_id, &message, data);
         };
-        if let Some(content) = content {
-            if !from_store {
-                self.hear_content(&message_id);
-            }
-            if let Some(known) = self.log.find(message_id.as_bytes()) {
-                let is_old = !from_store && self.is_replayed(&message_id, &sender_id, lamport, now);
-                let came = Repeated {
-                    sender_id: &sender_id,
-                    content,
-                    data,
-                    from_store,
-                    is_old,
-                };
-                return self.take_duplicate(known, &came, now);
-            }
-            if self.outgoing.is_own_id(message_id.as_bytes()) {
-                // The id of a content of ours that has yet to leave: forged, or the same content.
-                return Err(Dropped::Duplicate);
-            }
-            if !from_store && self.is_replayed(&message_id, &sender_id, lamport, now) {
-                return Err(Dropped::Replayed);
-            }
-            if self.incoming.is_full() {
-                let (incoming, mut around) = self.around();
-                if !incoming.make_room(&message_id, &sender_id, &mut around) {
-                    return Err(Dropped::OverLimit);
-                }
-            }
-        }
-        let at_ms = now.monotonic_ms;
-        let is_new = self.participants.hear(&sender_id, at_ms);
-        if !from_store {
-            self.participants.hear_live(&sender_id, at_ms);
-        }
-        let newness_ms = if is_new { self.newness_ms(now) } else { None };
-        if !from_store {
-            self.take_statements(&message.repair_request, &sender_id, content.is_some(), now);
-        }
-        // What a store repeats was asked long ago; whoever lacks it still asks again.
-        if self.config.enable_repair
-            && !from_store
-            && !message.repair_request.is_empty()
-            && self.answering.heed(message_id.clone(), lamport)
+        let came = Received {
+            message,
+            message_id,
+            sender_id,
+            lamport,
+            content,
+            data,
+            from_store,
+        };
+        if let Some(content) = content
+            && !self.admit_content(&came, content, now)?
         {
-            for request in message.repair_request.iter().take(REQUESTS_HEARD_MAX) {
-                if lacking_of(request).is_some() {
-                    continue;
-                }
-                let is_own = || {
-                    let own = self.outgoing.find_content(request.message_id);
-                    own.and_then(|own| self.outgoing.content(own))
-                        .is_some_and(|own| own.wire.is_some())
-                };
-                let wanted: HistoryEntry = (*request).into();
-                self.asking.on_request(&wanted.message_id, at_ms);
-                // Another content than the one that is asked for may be held under the id.
-                self.answering.on_request(&wanted, &self.log, is_own, at_ms);
-            }
+            return Ok(());
         }
-        let reviewed = message.bloom_filter.map(|_| message_id.clone());
-        let has_said_all = content.is_some() && self.has_said_whole(&sender_id, &message_id, now);
-        let held = content.map(|content| {
-            let part = Part::of(data, content);
-            self.take_content(message_id, &sender_id, lamport, part, retrieval_hint, now)
-        });
-        let members = self.participants.len();
-        if held.is_none() {
-            self.events.push_back(Event::SyncReceived {
-                sender_id: Arc::clone(&sender_id),
-            });
-            self.sync_schedule
-                .on_sync_received(now, members, &mut *self.rng);
+        self.take_admitted(&came, retrieval_hint, now);
+        Ok(())
+    }
+
+    /// Takes a sync, or a content that is new.
+    fn take_admitted(&mut self, came: &Received<'_>, retrieval_hint: Option<&[u8]>, now: Now) {
+        let newness_ms = self.hear_sender(came, now);
+        // What a store repeats was asked long ago; whoever lacks it still asks again.
+        if !came.from_store {
+            let (requests, has_content) = (&came.message.repair_request, came.content.is_some());
+            self.take_statements(requests, &came.sender_id, has_content, now);
+            self.heed_requests(came, now.monotonic_ms);
         }
-        let send = held.map(|(send, _)| send);
-        if let Some(send) = send.filter(|_| from_store) {
+        let Some(content) = came.content else {
+            self.on_sync(&came.sender_id, now);
+            self.take_history(came, None, newness_ms, now);
+            return;
+        };
+        let has_said_all = self.has_said_whole(&came.sender_id, &came.message_id, now);
+        let (send, entry) = self.take_content(came, content, retrieval_hint, now);
+        if came.from_store {
             self.incoming.on_stored(send);
         }
-        let send = send.and_then(|send| self.incoming.get(send));
+        self.take_history(came, Some(send), newness_ms, now);
+        if !has_said_all {
+            self.owe(entry, now);
+        }
+    }
+
+    /// Whether a content is new, and may be held. False where it was dealt with as a rival of one that is held.
+    fn admit_content(
+        &mut self,
+        came: &Received<'_>,
+        content: &[u8],
+        now: Now,
+    ) -> Result<bool, Dropped> {
+        let id = came.message_id.as_bytes();
+        if !came.from_store {
+            self.hear_content(&came.message_id);
+        }
+        if let Some(known) = self.log.find(id) {
+            self.take_duplicate(known, came, content, now)?;
+            return Ok(false);
+        }
+        if self.outgoing.is_own_id(id) {
+            // The id of a content of ours that has yet to leave: forged, or the same content.
+            return Err(Dropped::Duplicate);
+        }
+        if self.is_replayed(came, now) {
+            return Err(Dropped::Replayed);
+        }
+        if self.incoming.is_full() {
+            let (incoming, mut around) = self.around();
+            if !incoming.make_room(&came.message_id, &came.sender_id, &mut around) {
+                return Err(Dropped::OverLimit);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The sender takes part. For one that is new: how long ago this participant's own first receipt was.
+    fn hear_sender(&mut self, came: &Received<'_>, now: Now) -> Option<i64> {
+        let is_new = self.participants.hear(&came.sender_id, now.monotonic_ms);
+        if !came.from_store {
+            self.participants
+                .hear_live(&came.sender_id, now.monotonic_ms);
+        }
+        if is_new { self.newness_ms(now) } else { None }
+    }
+
+    /// SDS-R: the contents that a message asks for.
+    fn heed_requests(&mut self, came: &Received<'_>, monotonic_ms: i64) {
+        let requests = &came.message.repair_request;
+        if !self.config.enable_repair
+            || requests.is_empty()
+            || !self.answering.heed(came.message_id.clone(), came.lamport)
+        {
+            return;
+        }
+        for request in requests.iter().take(REQUESTS_HEARD_MAX) {
+            if lacking_of(request).is_some() {
+                continue;
+            }
+            let is_own = || {
+                let own = self.outgoing.find_content(request.message_id);
+                own.and_then(|own| self.outgoing.content(own))
+                    .is_some_and(|own| own.wire.is_some())
+            };
+            let wanted: HistoryEntry = (*request).into();
+            self.asking.on_request(&wanted.message_id, monotonic_ms);
+            // Another content than the one that is asked for may be held under the id.
+            self.answering
+                .on_request(&wanted, &self.log, is_own, monotonic_ms);
+        }
+    }
+
+    fn on_sync(&mut self, sender_id: &Arc<str>, now: Now) {
+        self.events.push_back(Event::SyncReceived {
+            sender_id: Arc::clone(sender_id),
+        });
+        let members = self.participants.len();
+        self.sync_schedule
+            .on_sync_received(now, members, &mut *self.rng);
+    }
+
+    /// Causal history and bloom filter: what they acknowledge, what they show to be missing, and what a content of
+    /// `send` has to wait for. A sync has no `send`.
+    fn take_history(
+        &mut self,
+        came: &Received<'_>,
+        send: Option<SendRef>,
+        newness_ms: Option<i64>,
+        now: Now,
+    ) {
+        let (history, filter) = (&came.message.causal_history, came.message.bloom_filter);
+        let at_ms = now.monotonic_ms;
         // What a message follows is older than it.
-        let is_past = send.is_some_and(|send| send.may_predate_us);
+        let held = send.and_then(|send| self.incoming.get(send));
+        let is_past = held.is_some_and(|send| send.may_predate_us);
         let since_first_ms = newness_ms.or_else(|| is_past.then(|| self.since_first_ms(now)));
-        let mut followed = self.follow(&message.causal_history);
-        if held.is_none() {
+        let mut followed = self.follow(history);
+        if send.is_none() {
             self.anti_entropy
                 .on_named(followed.known.iter().copied(), &self.log, at_ms);
         }
         if !self.outgoing.is_empty() {
-            let filter = message.bloom_filter.zip(reviewed.as_ref());
-            self.review(&message.causal_history, filter, &sender_id, at_ms);
+            let filter = filter.map(|filter| (filter, &came.message_id));
+            self.review(history, filter, &came.sender_id, at_ms);
         }
-        if let Some(filter) = message
-            .bloom_filter
-            .filter(|_| held.is_none() && !from_store)
-        {
-            self.compare_filters(filter, &sender_id, at_ms);
+        if let Some(filter) = filter.filter(|_| send.is_none() && !came.from_store) {
+            self.compare_filters(filter, &came.sender_id, at_ms);
         }
-        if !message.causal_history.is_empty() {
-            let send = held.map(|(send, _)| send);
+        if !history.is_empty() {
             self.follow_on(
                 send,
-                &message.causal_history,
+                history,
                 &followed,
-                &sender_id,
+                &came.sender_id,
                 at_ms,
                 since_first_ms,
             );
@@ -228,10 +266,6 @@ impl Machine {
             followed.known.clear();
             self.named = followed.known;
         }
-        if let Some((_, entry)) = held.filter(|_| !has_said_all) {
-            self.owe(entry, now);
-        }
-        Ok(())
     }
 
     /// What `said_by` says, or asks, of how much is lacking of a send.
@@ -408,10 +442,14 @@ impl Machine {
         Some(needed.saturating_sub(send.contents.len() as u32).max(1))
     }
 
-    /// Whether a content is as old as what was delivered of its sender and forgotten since, or older
-    /// than the replay window. What histories name is wanted, and so is what belongs to a send that is
-    /// here in part, however old it is.
-    fn is_replayed(&self, message_id: &Name, sender_id: &Arc<str>, lamport: u64, now: Now) -> bool {
+    /// Whether a content from the network is as old as what was delivered of its sender and forgotten since, or older
+    /// than the replay window. What histories name is wanted, and so is what belongs to a send that is here in part,
+    /// however old it is.
+    fn is_replayed(&self, came: &Received<'_>, now: Now) -> bool {
+        if came.from_store {
+            return false;
+        }
+        let (message_id, sender_id, lamport) = (&came.message_id, &came.sender_id, came.lamport);
         let window_ms = self.config.replay_window_ms;
         let is_old = window_ms > 0 && self.lamport.is_older(lamport, window_ms, now);
         if !is_old && self.participants.is_beyond_horizon(sender_id, lamport) {
@@ -430,20 +468,18 @@ impl Machine {
     /// Holds a new content; gives its send and its entry.
     fn take_content(
         &mut self,
-        message_id: Name,
-        sender_id: &Arc<str>,
-        lamport: u64,
-        content: Part,
+        came: &Received<'_>,
+        content: &[u8],
         retrieval_hint: Option<&[u8]>,
         now: Now,
     ) -> (SendRef, EntryRef) {
-        let (send_id, ordinal) = self.incoming.place_in(&message_id).unzip();
-        let data = content.whole.clone();
+        let (message_id, sender_id) = (&came.message_id, &came.sender_id);
+        let (send_id, ordinal) = self.incoming.place_in(message_id).unzip();
         // Of a send that is delivered already the owner tells that it is surplus.
         self.events.push_back(Event::ContentReceived {
             message_id: message_id.clone(),
             sender_id: Arc::clone(sender_id),
-            content,
+            content: Part::of(came.data, content),
             send_id: send_id.clone(),
             ordinal,
         });
@@ -451,10 +487,10 @@ impl Machine {
         if self.lacking.counts(sender_id) {
             self.filter.on_counted(now.monotonic_ms);
         }
-        let lamport = self.lamport.capped(lamport, now);
-        let entry = self.add_to_log(&message_id, sender_id, lamport, hint, ordinal.unwrap_or(0));
+        let lamport = self.lamport.capped(came.lamport, now);
+        let entry = self.add_to_log(message_id, sender_id, lamport, hint, ordinal.unwrap_or(0));
         if self.config.enable_repair {
-            self.log.keep_original(entry, data);
+            self.log.keep_original(entry, came.data.clone());
         }
         let members = self.participants.len();
         self.sync_schedule
@@ -705,19 +741,15 @@ impl Machine {
         }
     }
 
+    /// A content under an id that is held: another copy of it, or a rival.
     fn take_duplicate(
         &mut self,
         known: EntryRef,
-        came: &Repeated<'_>,
+        came: &Received<'_>,
+        content: &[u8],
         now: Now,
     ) -> Result<(), Dropped> {
-        let &Repeated {
-            sender_id,
-            content,
-            data,
-            from_store,
-            is_old,
-        } = came;
+        let (sender_id, data, from_store) = (&came.sender_id, came.data, came.from_store);
         let Some(held) = self.log.get(known) else {
             return Err(Dropped::Duplicate);
         };
@@ -737,7 +769,8 @@ impl Machine {
         let rival = self
             .rivals
             .find(known, is_open, sender_id, content, data, &self.log);
-        if is_old && rival.as_ref().is_some_and(|rival| !rival.unseen) {
+        let is_seen = rival.as_ref().is_some_and(|rival| !rival.unseen);
+        if is_seen && self.is_replayed(came, now) {
             // It may have come when it had this id to itself, and been forgotten since.
             return Err(Dropped::Replayed);
         }
@@ -892,6 +925,16 @@ impl Machine {
             .stand_by(&wanted, &self.log, is_own, monotonic_ms);
     }
 
+    /// The network brings a message in our name: an answer of ours, which others heard as well, or another content
+    /// under its id.
+    fn hear_own(&mut self, message_id: &Name, content: Option<&[u8]>, data: &Octets, now: Now) {
+        if self.answers(message_id, content, data) {
+            self.answering.on_answer(message_id, now.monotonic_ms);
+        } else if content.is_some() {
+            self.stand_by(message_id, now.monotonic_ms);
+        }
+    }
+
     /// SDS: own messages are ignored, except that one we never sent shows a second user of our id.
     ///
     /// What a store has, or others repeat, of the time before this life began is our past: its state
@@ -924,4 +967,17 @@ impl Machine {
         });
         Ok(())
     }
+}
+
+/// Refuses ids that are too long, and those that no implementation makes.
+fn check_ids(message: &MessageView<'_>) -> Result<(), Dropped> {
+    let (id_bytes, sender_bytes) = (message.message_id.len(), message.sender_id.len());
+    if !(1..=MESSAGE_ID_BYTES_MAX).contains(&id_bytes) || sender_bytes > SENDER_ID_BYTES_MAX {
+        return Err(Dropped::OverLimit);
+    }
+    if memchr(0, message.message_id).is_some() {
+        // Names that are made here have it.
+        return Err(Dropped::Undecodable);
+    }
+    Ok(())
 }
