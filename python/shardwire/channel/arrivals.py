@@ -47,7 +47,7 @@ class Arrivals:
         self._stored_ns = last_seen_ns
         self._seen_until_ns = seen_until_ns
         self._forget = forget
-        # Who names thousands of messages that never were does not have them listed anew at every turn.
+        # The list is made anew only when it changed: a peer may name thousands of messages that never existed.
         self._missing: Mapping[str, HistoryEntry] = {}
         self._missing_version = -1
 

@@ -1,4 +1,4 @@
-"""Which configuration a channel has: that given, or the defaults with what its node sets."""
+"""The configuration of a channel: the given one, or the defaults with the parts that its node sets."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def resolve_config(
 
 
 def without_sender(config: ChannelConfig, sender_id: str) -> ChannelConfig:
-    """The same without this participant among those who must have its messages: a group may share one configuration.
+    """Takes our own id out of `delivered_when`, so that all members of a group may share one configuration.
 
-    Where it names nobody else it stays as it is: this one may do nothing but receive.
+    A set that names nobody else stays as it is: this participant may only receive.
     """
     wanted = config.delivered_when
     others = frozenset(wanted) - {sender_id} if isinstance(wanted, Set) else frozenset()
@@ -44,5 +44,5 @@ def without_sender(config: ChannelConfig, sender_id: str) -> ChannelConfig:
 
 
 def _beneath(node_limit: RateLimitConfig) -> RateLimitConfig:
-    """What a channel takes over of its node's limit: how much may wait for it, not the quota, which is shared."""
+    """The channel's part of its node's limit: the size of its queue, without the quota, which channels share."""
     return RateLimitConfig(queue_bytes_max=node_limit.queue_bytes_max)

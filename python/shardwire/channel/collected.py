@@ -1,4 +1,4 @@
-"""What one cycle of a channel gives."""
+"""The outputs of one cycle of a channel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent
 from shardwire.sds.outputs import Transmit
 
-# A send, one of its outcomes, "sent", "delivered" or "error", and one of its requests: unannounced until the
-# application was told.
+# The id of a send, its outcome ("sent", "delivered" or "error") and one of its request ids. It counts as unannounced
+# until the application was told.
 Outcome = tuple[str, str, str]
 
 
@@ -28,9 +28,9 @@ class Collected:
     delivery: Delivery | None = None
 
     def on_commit_failed(self, error: PersistenceError) -> None:
-        """Tells everybody who waits, and keeps what the commit that stores the changes makes true all the same.
+        """Tells everybody who waits that the commit failed, and takes back its submissions and transmits.
 
-        What else waits for it is kept: it is settled once more, behind events that are told of only then.
+        Settlements stay: a later commit stores the changes all the same, and settles them once more behind its events.
         """
         for settled in (*(submission.settled for submission in self.submissions), *self.settlements):
             settled(error)

@@ -1,4 +1,4 @@
-"""What cycles of a channel gave, on its way to being durable and carried out.
+"""Commits what the cycles of a channel gave, and then carries it out.
 
 A commit that fails is tried again with everything that came since; nothing of it is carried out before one succeeds.
 """
@@ -25,7 +25,7 @@ COMMIT_PAUSE_MS_MAX = 10_000
 
 
 class Commits:
-    """Those of one channel.
+    """The commits of one channel, in order.
 
     Args:
         engine: Told of a commit that failed.
@@ -47,7 +47,7 @@ class Commits:
         # What waits for a commit that succeeds, oldest first.
         self._unfinished: list[Collected] = []
         self.failures = 0
-        # Before this time a further failure is told at level debug: callers have commits tried more often.
+        # Until then further failures are logged at level debug: waiting callers make commits be tried more often.
         self._told_until_ms = 0
 
     @property
@@ -98,7 +98,7 @@ class Commits:
             self._on_committed(begun)
 
     def carry_out(self) -> None:
-        """Everything that is durable now: nothing where the last commit failed."""
+        """Carries out everything that is durable now: nothing where the last commit failed."""
         if self.failures:
             return
         unfinished, self._unfinished = self._unfinished, []
@@ -106,7 +106,7 @@ class Commits:
             self._carry_out(collected)
 
     def _begin(self) -> tuple[int, int] | None:
-        """How large a commit is and when it begins, where somebody measures that."""
+        """The size of a commit and the time at which it begins; None where nobody measures them."""
         if not self._engine.meter.observers:
             return None
         return self._uncommitted.value_bytes, self._clock.monotonic_ms()
@@ -140,6 +140,6 @@ class Commits:
         self._engine.on_commit_failed(self._unfinished[-1], error, now)
 
     def _level(self) -> int:
-        """At which a failure is told."""
+        """The level at which a failure is logged."""
         told_lately = self.failures and self._clock.monotonic_ms() < self._told_until_ms
         return logging.DEBUG if told_lately else logging.ERROR

@@ -65,7 +65,7 @@ class HandOver:
         self._driver.post(self._engine.on_delivery_done)
 
     def _go_on(self, now: Now) -> None:
-        """The last message is done: the next begins in the commit that says so, or at once where there is none."""
+        """The last message is done; the next begins with the commit that records that, or at once without a store."""
         self._engine.on_delivery_done(now)
         if not self._is_stored:
             self.take(self._engine.begin_delivery(self.may_begin, now))
@@ -74,7 +74,7 @@ class HandOver:
         """Takes the next message, where one has begun."""
         if delivery is None or self._next is None:
             return
-        # Nobody takes it where the channel closed while this could not be stored: the next life hands it over.
+        # The channel may have closed while commits failed: then the next life hands this message over.
         if not self._next.done():
             self._next.set_result(delivery)
         self._next = None

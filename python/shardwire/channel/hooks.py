@@ -137,6 +137,11 @@ def awaitable_of(call: str, given: Awaitable[T]) -> Awaitable[T]:
     raise NodeError(f"{call}() of the node returned a {type(given).__name__} at once: it must be `async def`")
 
 
+def is_non_negative_int(value: object) -> bool:
+    """Whether a value from the application is an integer of at least 0; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 class Begun(Generic[T]):
     """What a hook gave to be awaited, run up to its first wait: most have none, and those need no limit of time.
 

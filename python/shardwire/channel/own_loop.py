@@ -9,7 +9,7 @@ from shardwire.errors import ConfigError
 
 
 class OwnLoop:
-    """Tells whoever calls from another event loop, on which it would wait for ever.
+    """Refuses calls from another event loop, on which a caller would wait for ever.
 
     Args:
         name: Names the channel.

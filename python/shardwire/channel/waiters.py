@@ -1,4 +1,4 @@
-"""Callers of `delivered` and what they wait for."""
+"""Callers that wait: for the driver to do something for them, and for a message to be delivered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAILURES_REMEMBERED_MAX = 1_000
 
 
 class Callers:
-    """Those who wait for the driver to do something for them; with the driver ends their wait."""
+    """Callers that wait for the driver to do something for them, at most until the driver ends."""
 
     def __init__(self) -> None:
         self._futures: set[asyncio.Future[None]] = set()
@@ -35,9 +35,9 @@ class Callers:
 
 
 class Answer:
-    """What a caller waits for, called once it is there: with None, or with the error it ended in; later calls are void.
+    """The answer that a caller waits for: called with None, or with the error; later calls do nothing.
 
-    Who finds it there does not wait, so that no future is made.
+    It makes no future for a caller who finds it there already.
     """
 
     __slots__ = ("_callers", "_error", "_future", "_is_there")
@@ -70,7 +70,7 @@ class Answer:
 
 
 class DeliveryWaiters:
-    """Futures by request id, and why those of late will never be delivered."""
+    """Callers of `delivered` by request id, and the latest requests that will never be delivered, with the reason."""
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, str] = OrderedDict()

@@ -11,7 +11,7 @@ _NEW = (TransmitKind.FIRST, TransmitKind.FURTHER)
 
 
 class Withdrawals:
-    """Nothing more of these leaves: at once, though the engine is told with the next cycle.
+    """Stops a withdrawn message at once, although the engine hears of it only in the next cycle.
 
     Args:
         driver: Tells the engine.
@@ -37,8 +37,8 @@ class Withdrawals:
         self._driver.post(withdraw)
 
     def may_leave(self, transmit: Transmit) -> bool:
-        """Whether a transmit is still to leave. If so it does."""
+        """Whether a transmit may leave now. If so, the machine takes it for left."""
         if self._send_ids and (transmit.kind in _NEW or transmit.send_id in self._send_ids.values()):
-            # What is new may name one of these, and is made anew without it once the engine was told.
+            # A new content may name one of these in its history; it is encoded again once the engine knows.
             return False
         return self._engine.machine.leave(transmit.transmit_id, self._clock.monotonic_ms())

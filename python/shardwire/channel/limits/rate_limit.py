@@ -1,4 +1,4 @@
-"""How a rate limit stands."""
+"""The state of a rate limit, as applications see it."""
 
 from __future__ import annotations
 

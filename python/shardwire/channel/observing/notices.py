@@ -1,4 +1,4 @@
-"""What is told when it begins and when it ends, not each time."""
+"""Notices about the channel as a whole: told when a condition begins and when it ends, not each time it is met."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFLICT_INTERVAL_MS = 60_000
 
 
 class Notices:
-    """Notices about the channel as a whole.
+    """Notices of another participant with our id, and of nobody within reach.
 
     Args:
         sender_id: Ours.
@@ -31,7 +31,7 @@ class Notices:
         self._events: list[ChannelEvent] = []
 
     def on_conflict(self, now: Now) -> None:
-        """A twin is told of from time to time, not with each of its messages."""
+        """Another participant sends under our id; told once in `CONFLICT_INTERVAL_MS`, not for each of its messages."""
         if now.monotonic_ms >= self._next_conflict_ms:
             self._next_conflict_ms = now.monotonic_ms + CONFLICT_INTERVAL_MS
             self._events.append(SenderIdConflictEvent(self._sender_id))
@@ -43,7 +43,7 @@ class Notices:
                 )
 
     def review_reach(self, machine: ChannelMachine) -> None:
-        """Says once that nobody is heard who lacks what waits in a store, and once that somebody is."""
+        """Tells once that nobody is heard who lacks what waits in a store, and once that somebody is heard again."""
         in_store = machine.sends_in_store()
         if (in_store > 0) is self._within_reach:
             self._within_reach = not self._within_reach

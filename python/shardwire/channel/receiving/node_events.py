@@ -1,4 +1,4 @@
-"""Whether what a node brings is what its protocol says, and by which field not."""
+"""Checks what a node brings against the node protocol, field by field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-from shardwire.channel.sending.dispatch import is_duration_ms
+from shardwire.channel.hooks import is_non_negative_int
 from shardwire.node.protocol import (
     ConnectionState,
     ConnectionStatus,
@@ -26,10 +26,6 @@ HASH_BYTES_MAX = 64
 _HASH_EXPECTED = f"1 to {HASH_BYTES_MAX} bytes"
 
 _Check = tuple[str, Callable[[object], bool], str]
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_hash(value: object) -> bool:
@@ -53,7 +49,7 @@ _STORED: tuple[_Check, ...] = (
         "None or a MessageEnvelope with a payload of bytes",
     ),
 )
-# What is looked at, by kind of event: the fields, and what each must be.
+# By kind of event: each field that is used, and what it must be.
 _CHECKS: Mapping[type[NodeEvent], tuple[_Check, ...]] = {
     MessageReceived: (
         ("envelope", _is(MessageEnvelope), "a MessageEnvelope"),
@@ -67,15 +63,15 @@ _CHECKS: Mapping[type[NodeEvent], tuple[_Check, ...]] = {
         ("request_id", _is(str), "a str"),
         ("error", _is(str), "a str"),
         ("permanent", _is(bool), "a bool"),
-        ("retry_after_ms", lambda value: value is None or is_duration_ms(value), "None or an int of at least 0"),
+        ("retry_after_ms", lambda value: value is None or is_non_negative_int(value), "None or an int of at least 0"),
     ),
-    MessagesMissed: (("since_ns", lambda value: _is_integer(value) and is_duration_ms(value), "an int of at least 0"),),
+    MessagesMissed: (("since_ns", is_non_negative_int, "an int of at least 0"),),
     ConnectionStatus: (("state", _is(ConnectionState), "a ConnectionState"),),
 }
 
 
 def fault_of_page(page: object) -> str | None:
-    """What is wrong with a store's answer, likewise."""
+    """What is wrong with a store's answer, for the log and without values; None where nothing is."""
     if not isinstance(page, StorePage):
         return f"a {type(page).__name__}: it must be a StorePage"
     for stored in page.messages:
@@ -86,7 +82,7 @@ def fault_of_page(page: object) -> str | None:
 
 
 def is_well_formed(event: MessageReceived) -> bool:
-    """As `fault_of` says; most events by far come here, and to look at fields by their names takes thrice as long."""
+    """Whether `fault_of` finds nothing; for the kind that most events are of, without looking fields up by name."""
     envelope, message_hash = event.envelope, event.message_hash
     return (
         isinstance(envelope, MessageEnvelope)
@@ -98,13 +94,12 @@ def is_well_formed(event: MessageReceived) -> bool:
 
 
 def names_request(event: MessagePropagated | MessageSent) -> bool:
-    """As `fault_of` says, likewise."""
+    """Whether `fault_of` finds nothing, likewise."""
     return isinstance(event.request_id, str) and _is_hash(event.message_hash)
 
 
 def fault_of(event: object) -> str | None:
-    """What is wrong with an event of a kind that means something here, for people, without its values; None where
-    nothing is, or its kind means nothing."""
+    """What is wrong with an event, for the log and without values; None where nothing is, or its kind is unused."""
     kind: type[Any] = type(event)
     if kind not in _CHECKS:
         kind = next((known for known in _CHECKS if isinstance(event, known)), kind)

@@ -1,4 +1,4 @@
-"""What the machine of a channel finds wrong with what peers send, in words for the log."""
+"""Log messages for what the machine finds wrong with messages of peers."""
 
 from __future__ import annotations
 

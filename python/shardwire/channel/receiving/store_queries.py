@@ -1,4 +1,4 @@
-"""Pages of a store's answers: so many queries in any minute, none for ever, and no further than they bring news."""
+"""Asks a store page by page: so many queries a minute, each with a timeout, until the pages bring nothing new."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MINUTE_MS = 60_000
 
 @dataclass(slots=True)
 class Walk:
-    """Through the pages of one query; no generator, since an event loop keeps book of each of those."""
+    """A walk through the pages of one query; no asynchronous generator, since an event loop registers each of those."""
 
     query: StoreQuery
     cursor: bytes | None = None
@@ -105,7 +105,7 @@ class StoreQueries:
         return page
 
     def _quota_wait_ms(self) -> int:
-        """How long until one more query fits the minute; where that is 0 it counts as made."""
+        """How long until one more query fits the minute; a query that fits now is counted as made."""
         now_ms = self._clock.monotonic_ms()
         while self._times_ms and self._times_ms[0] <= now_ms - _MINUTE_MS:
             self._times_ms.popleft()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from shardwire._native import DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS
-from shardwire.channel.hooks import CANCEL_AGAIN_S, Begun, awaitable_of, heed_cancellation, is_ours
+from shardwire.channel.hooks import CANCEL_AGAIN_S, Begun, awaitable_of, heed_cancellation, is_non_negative_int, is_ours
 from shardwire.channel.limits.quota import Place, Quota
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late
 from shardwire.channel.sending.requests import Requests
@@ -19,10 +19,6 @@ from shardwire.node.wake import Wake
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
-
-
-def is_duration_ms(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class Dispatcher:
@@ -188,5 +184,5 @@ async def _within(limit: asyncio.Timeout, sending: Begun[object]) -> object:
 
 def _refusal(transmit: Transmit, error: NodeError) -> DispatchFailed:
     """What a node says by raising; attributes of a wrong type say nothing."""
-    hold_ms = error.retry_after_ms if is_duration_ms(error.retry_after_ms) else None
+    hold_ms = error.retry_after_ms if is_non_negative_int(error.retry_after_ms) else None
     return DispatchFailed(transmit, str(error), error.permanent is True, retry_after_ms=hold_ms)

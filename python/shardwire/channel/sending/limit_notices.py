@@ -1,5 +1,5 @@
-"""What is told of what holds messages back: of the rate limit once an epoch, and once a time that the node names; of a
-node that fails once, and once when it does no longer."""
+"""Tells what holds messages back: the rate limit once an epoch, a hold of the node once for each time that it names, a
+failing node when it begins to fail and when it takes messages again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LimitNotices:
         self._machine = machine
         self._quota = quota
         self._peer_log = peer_log
-        # When more may leave by what was told last, and whether the clock stood before an epoch that was counted.
+        # The latest announcement: when more may leave, and whether the clock stood before an epoch that was counted.
         self._announced = -1, False
         self._events: list[ChannelEvent] = []
 
@@ -66,7 +66,7 @@ class LimitNotices:
         self._tell(now.epoch_ms + event.hold_ms, now)
 
     def on_transmit_failed(self, event: TransmitFailed) -> None:
-        """A message did not leave. That the node fails is told once."""
+        """A message did not leave. While the node fails, that is logged at level debug: its failing is told once."""
         # A repair is somebody else's message, for somebody else who asked for it.
         tell = self._peer_log.tell if event.kind is TransmitKind.REPAIR else logger.warning
         (logger.debug if event.of_node else tell)(
@@ -74,7 +74,7 @@ class LimitNotices:
         )
 
     def on_node(self, event: NodeFailing | NodeRecovered) -> None:
-        """The node failed so often in a row, or takes messages again."""
+        """The node failed several times in a row, or takes messages again."""
         if isinstance(event, NodeFailing):
             self._events.append(NodeFailingEvent(True, event.failures, event.error))
             return

@@ -1,4 +1,4 @@
-"""Commits to a database that wait for nothing but the disk: the event loop hears of them without a thread of Python."""
+"""Commits to a database that wait only for the disk: a descriptor wakes the event loop, without a Python thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shardwire.persistence.protocol import Persistence
 
 
 class BegunCommits:
-    """Those of one channel, one at a time.
+    """The commit of one channel that is under way, if there is one.
 
     Args:
         persistence: The database.
@@ -45,8 +45,10 @@ class BegunCommits:
             return None
 
     def begin(self, changes: ChangedRecords) -> asyncio.Future[None] | None:
-        """What is done when the changes are durable, and raises as `SqlitePersistence.commit`. None, and nothing is
-        done, where it takes a thread."""
+        """A future that is done when the changes are durable, and raises as `SqlitePersistence.commit`.
+
+        None, and nothing is begun, where the commit takes a thread.
+        """
         if self._begun is not None or self._wake is None:
             return None
         begun = self._persistence.begin_commit(self._channel_id, changes, self._wake)
@@ -57,7 +59,7 @@ class BegunCommits:
         return committed
 
     def close(self) -> None:
-        """What is begun goes on; nobody hears of it any more."""
+        """Stops watching: a commit that has begun goes on, and nobody hears how it ends."""
         # Its descriptors end with it, and a closed channel may be collected late.
         wake, self._wake = self._wake, None
         if wake is not None:
