@@ -21,8 +21,8 @@ from shardwire.channel.outflow import Outflow
 from shardwire.channel.parts import Parts
 from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.retrieval import Retrieval
-from shardwire.channel.request_ids import new_request_id
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
+from shardwire.channel.sending.request_ids import new_request_id
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.channel.withdrawals import Withdrawals
