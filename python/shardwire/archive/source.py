@@ -196,6 +196,7 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, error) from None
         first = first or own
+        own = _as_in(own, first)
         found += [Piece(path, None, number, number + 1, size, own) for number, size in enumerate(sizes)]
     assert first is not None, "files_of gives at least one file"
     return first, found
@@ -212,6 +213,18 @@ def _plain(schema: pa.Schema) -> pa.Schema:
         kind = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(kind), kind)
         fields.append(field.with_type(kind))
     return pa.schema(fields)
+
+
+def _as_in(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
+    """A file's columns, texts and bytes with the offsets that they have in the first file.
+
+    Each writer has its own, and keeps them beside the rows; to Parquet and to Spark they are one type.
+    """
+    for place, field in enumerate(schema):
+        wanted: Any = first.field(field.name).type if first.names.count(field.name) == 1 else None
+        if any({str(field.type), str(wanted)} == {kind, f"large_{kind}"} for kind in ("string", "binary")):
+            schema = schema.set(place, field.with_type(wanted))
+    return schema
 
 
 def _unreadable(path: str, error: Exception) -> ShardwireError:

@@ -333,6 +333,18 @@ def test_payloads_and_senders_may_be_dictionaries_or_views(tmp_path: Path) -> No
             assert (found["payload"], found["senders"]) == (payload_of(5, 5_000), ["a"])
 
 
+@pytest.mark.parametrize("kinds", [("string", "large_string"), ("large_string", "string"), ("large_binary", "binary")])
+def test_files_of_several_writers_may_have_other_offsets(tmp_path: Path, kinds: tuple[str, str]) -> None:
+    first, second = (getattr(pa, kind)() for kind in kinds)
+    for number, kind in enumerate((first, second)):
+        half = ROWS[number::2]
+        names = pa.array(["a"] * len(half)).cast(kind)
+        pq.write_table(pa.table({"payload": half, "a": names}), tmp_path / f"{number}.parquet")
+    found = reconstruct(tmp_path, CONFIG, by=["a"])
+    assert found["payload"].to_pylist() == [payload_of(5, 5_000)]
+    assert found["a"].type == first
+
+
 def test_a_column_whose_name_is_a_path_into_another(tmp_path: Path) -> None:
     rows = len(ROWS)
     table = pa.table({"payload": ROWS, "a.b": ["t"] * rows, "a": [{"b": "u"}] * rows})
