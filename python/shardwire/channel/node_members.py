@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shardwire.channel.hooks import is_ours
 from shardwire.channel.sending.message_sizes import NODE_MESSAGE_BYTES_MAX
+from shardwire.config.checks import check_integer
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import NodeConfig
 from shardwire.quoting import one_line
@@ -45,12 +46,8 @@ class NodeMembers:
             )
         if not isinstance(has_store, bool):
             raise ConfigError(f"has_store of the node is {has_store!r}: it must be True or False")
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= NODE_MESSAGE_BYTES_MAX:
-            raise ConfigError(
-                f"max_message_size_bytes of the node is {size!r}: "
-                f"it must be an integer from 1 to {NODE_MESSAGE_BYTES_MAX}"
-            )
-        return cls(config, size, has_store)
+        size_bytes = check_integer("max_message_size_bytes of the node", size, 1, NODE_MESSAGE_BYTES_MAX)
+        return cls(config, size_bytes, has_store)
 
 
 def _member(node: object, name: str, limit: str) -> object:

@@ -70,14 +70,15 @@ def check_bool(name: str, value: object, *, or_none: bool = False) -> None:
         raise ConfigError(f"{name} is {value!r}: it must be {'True, False or None' if or_none else 'True or False'}")
 
 
-def check_integer(name: str, value: object, minimum: int, maximum: int = INTEGER_MAX) -> None:
-    """An argument that is an integer."""
+def check_integer(name: str, value: object, minimum: int, maximum: int = INTEGER_MAX) -> int:
+    """An argument that is an integer, which is returned."""
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
         is_too_large = isinstance(value, int) and value > maximum
         bound = (
             f"of at least {minimum}" if maximum == INTEGER_MAX and not is_too_large else f"from {minimum} to {maximum}"
         )
         raise ConfigError(f"{name} is {value!r}: it must be an integer {bound}")
+    return value
 
 
 def check_text(name: str, value: object, *, or_none: bool = False) -> None:

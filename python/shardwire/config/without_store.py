@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shardwire.config.checks import check_integer
 from shardwire.config.sds import SdsConfig, SyncConfig
-from shardwire.errors import ConfigError
 
 # How large a group is taken to be where nobody says it.
 MEMBERS_ASSUMED = 20
@@ -37,8 +37,7 @@ def without_store(sds: SdsConfig, sync: SyncConfig, members: int) -> tuple[SdsCo
     Raises:
         ConfigError: `members` is no integer of at least 2.
     """
-    if isinstance(members, bool) or not isinstance(members, int) or members < 2:
-        raise ConfigError(f"members is {members!r}: it must be an integer of at least 2")
+    check_integer("members", members, 2)
     t_min_ms, t_max_ms = sds.repair_t_min_ms, sds.repair_t_max_ms
     if waits_for_store(sds):
         t_max_ms = min(max(REPAIR_T_MAX_MS_MIN, REPAIR_T_MAX_MS_PER_MEMBER * members), t_max_ms)

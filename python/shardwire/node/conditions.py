@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from shardwire.config.checks import check_integers
 from shardwire.errors import ConfigError
 
 # What `draw_arrivals` takes, and how much of a generator one of them is.
@@ -43,14 +44,7 @@ class NetworkConditions:
                 raise ConfigError(f"NetworkConditions.{name} is {share!r}: it must be a share from 0 to 1")
         for name in ("delay_ms", "store_delay_ms"):
             _check_range(name, getattr(self, name))
-        if (
-            isinstance(self.reorder_delay_ms, bool)
-            or not isinstance(self.reorder_delay_ms, int)
-            or (self.reorder_delay_ms < 0)
-        ):
-            raise ConfigError(
-                f"NetworkConditions.reorder_delay_ms is {self.reorder_delay_ms!r}: it must be an integer of at least 0"
-            )
+        check_integers(self, 0, ("reorder_delay_ms",))
 
     def draw_arrivals(self, rng: random.Random) -> tuple[tuple[int, bool], ...]:
         """How one envelope reaches one receiver: (delay in ms, whether later ones may overtake it) for each copy.

@@ -52,8 +52,7 @@ class NodeConfig:
     rln: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rln, bool):
-            raise ConfigError(f"NodeConfig.rln is {self.rln!r}: it must be True or False")
+        check_bools(self, ("rln",))
         check_integers(self, 0, ("cluster_id",))
         check_integers(self, 1, ("max_message_size_bytes",))
         check_integers(self, 1, ("num_shards_in_cluster",), SHARDS_MAX)

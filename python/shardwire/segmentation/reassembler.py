@@ -41,14 +41,13 @@ class Reassembler:
             ConfigError: What was given is no `SegmentationConfig`, or its settings do not go together.
         """
         config = SegmentationConfig() if config is None else config
-        if not isinstance(config, SegmentationConfig):
-            raise ConfigError(f"config is {type(config).__name__}: it must be a SegmentationConfig")
+        parameters = native_parameters(config)
         self._now_ms = 0
         # What is invalid is a warning once a minute of the time that `receive` is given.
         self._log = PeerLog(logger, lambda: self._now_ms)
         limits = config.limits
         self._core = ReassemblerCore(
-            native_parameters(config),
+            parameters,
             sets_max=limits.sets_max,
             sets_per_sender_max=limits.sets_per_sender_max,
             buffered_bytes_max=limits.buffered_bytes_max,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig, SegmentWireFormat
+from shardwire.config.checks import check_integer
 from shardwire.errors import ConfigError
 from shardwire.segmentation.parameters import native_parameters
 
@@ -125,7 +126,5 @@ def inspect(
     """
     if not isinstance(wire_format, str):
         raise ConfigError(f"wire_format is {wire_format!r}: it must be 'raw', 'draft' or 'lip243'")
-    limit = max_total_segments
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= SEGMENTS_MAX:
-        raise ConfigError(f"max_total_segments is {limit!r}: it must be an integer from 1 to {SEGMENTS_MAX}")
+    check_integer("max_total_segments", max_total_segments, 1, SEGMENTS_MAX)
     return _native.inspect_segment(segment, wire_format, max_total_segments)

@@ -11,6 +11,7 @@ from shardwire._native import WakuMessage
 from shardwire._native import divide_message as native_divide_message
 from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, await_cipher, is_ours
 from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.config.checks import check_integer
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.segmentation.parameters import native_parameters
@@ -85,11 +86,7 @@ async def cipher_overhead_bytes(encryption: Encryption | None, ciphertext_bytes_
         return 0
     stated = getattr(encryption, "overhead_bytes", None)
     if stated is not None:
-        if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated <= _CIPHER_BYTES_MAX:
-            raise ConfigError(
-                f"overhead_bytes of the encryption is {stated!r}: it must be an integer from 0 to {_CIPHER_BYTES_MAX}"
-            )
-        return stated
+        return check_integer("overhead_bytes of the encryption", stated, 0, _CIPHER_BYTES_MAX)
     overhead = 0
     try:
         # Well below the edge: what grows in proportion adds no more there.

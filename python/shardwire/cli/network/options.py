@@ -190,7 +190,6 @@ def _participation(
 
 
 def _config(preset: Preset, parity_rate: float) -> ChannelConfig:
-
     if preset is Preset.waku:
         config = ChannelConfig.waku()
         # A command that ends must have acknowledged what it got: the schedule of specification 004 alone is too late.
@@ -239,7 +238,6 @@ def read_state_key(file: Path | None, variable: str | None) -> bytes | None:
 
 def read_credentials(file: Path | None) -> str | None:
     """What a node is shown: a file's only line, or what the environment holds; None where there is neither."""
-
     if file is None:
         return os.environ.get(CREDENTIALS_VARIABLE) or None
     lines = file.read_text(errors="replace").split()

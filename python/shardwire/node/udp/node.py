@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardwire.config.checks import check_bool, check_kind, check_list, check_text
+from shardwire.config.checks import check_bool, check_integer, check_kind, check_list, check_text
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -82,17 +82,8 @@ class UdpNode(TransportNode):
             raise ConfigError("UdpNode: no peers are named and none may come: name some, or set accept_peers")
         if interface is not None and not group:
             raise ConfigError("UdpNode: interface is given without a group: the url says where to listen")
-        if isinstance(ttl, bool) or not isinstance(ttl, int) or not 0 <= ttl <= 255:
-            raise ConfigError(f"UdpNode: ttl is {ttl!r}: it must be an integer from 0 to 255")
-        if (
-            isinstance(datagram_bytes_max, bool)
-            or not isinstance(datagram_bytes_max, int)
-            or not _DATAGRAM_BYTES_LEAST <= datagram_bytes_max <= _DATAGRAM_BYTES_MOST
-        ):
-            raise ConfigError(
-                f"UdpNode: datagram_bytes_max is {datagram_bytes_max!r}: it must be an integer from "
-                f"{_DATAGRAM_BYTES_LEAST} to {_DATAGRAM_BYTES_MOST}"
-            )
+        check_integer("UdpNode: ttl", ttl, 0, 255)
+        check_integer("UdpNode: datagram_bytes_max", datagram_bytes_max, _DATAGRAM_BYTES_LEAST, _DATAGRAM_BYTES_MOST)
         assert _DATAGRAM_BYTES_LEAST > FRAGMENT_HEADER_BYTES
         place = UdpPlace(address.host, address.port, places, accept_peers, interface, ttl, datagram_bytes_max)
         self._udp = UdpTransport(
