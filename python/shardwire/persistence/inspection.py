@@ -13,12 +13,12 @@ from shardwire._native import read_journal, sizes_in_rows
 from shardwire.config.checks import check_list, check_path
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
-from shardwire.persistence.apart import listed_places, value_at
 from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.channel_lock import holder_of
 from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
 from shardwire.persistence.journal_rows import Latest, Row, latest_records, latest_rows
+from shardwire.persistence.large_values import listed_places, value_at
 from shardwire.persistence.protocol import ChannelState, RecordName
 from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher, check_key
 from shardwire.persistence.values import Place, ValueFile
@@ -188,7 +188,7 @@ def _records(
     missed: set[_Missed],
     version: int,
 ) -> dict[RecordName, bytes]:
-    """Those of some kinds. What is damaged is passed over: the process that uses the database says so."""
+    """The records of some kinds, without damaged ones: the process that uses the database reports those."""
     stored = [row for kind in kinds for row in connection.execute(_READ, (number, kind))]
     records: Latest = dict(found for found in (opened(cipher, channel_id, row) for row in stored) if found is not None)
     latest: Latest = dict(listed_places(connection, number) or {}) if schema.has_places(version) else {}

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from shardwire._native import ChangedRecords, JournalFile, RecordTable, Wake
 from shardwire.errors import PersistenceError
-from shardwire.persistence.apart import ApartValues, Values
 from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.checksums import checksum_of
 from shardwire.persistence.database import corruption, opened
 from shardwire.persistence.journal_rows import EMPTY, Row, apply, encoded, in_table, latest_rows
+from shardwire.persistence.large_values import LargeValues, Values
 from shardwire.persistence.protocol import RecordName
 from shardwire.persistence.record_cipher import RecordCipher
 from shardwire.persistence.tables import (
@@ -64,7 +64,7 @@ class _Latest:
 
 
 class Journal:
-    """That of one channel.
+    """The journal of one channel.
 
     The caller calls `forget` where something that stores fails, and `settle` where it is durable. `fold` runs within a
     transaction of the caller's.
@@ -77,7 +77,7 @@ class Journal:
 
     def __init__(self, database: Path, channel_id: str, values: ValueFile) -> None:
         self._channel_id = channel_id
-        self._apart = ApartValues(channel_id, values)
+        self._large_values = LargeValues(channel_id, values)
         self._path = file_of(database, channel_id, ".journal")
         self._file = JournalFile(os.fspath(self._path), os.fspath(database))
         # Rows that were found and not decoded yet.
@@ -151,7 +151,7 @@ class Journal:
                 records.pop(name, None)
             elif not isinstance(value, Place):
                 records[name] = value
-        records.update(self._apart.read(cipher))
+        records.update(self._large_values.read(cipher))
         return records
 
     def _read_latest(self, connection: sqlite3.Connection, number: int | None, cipher: RecordCipher | None) -> _Latest:
@@ -162,7 +162,7 @@ class Journal:
                     raise corruption("a row of the journal was altered")
                 latest.commits += 1
                 latest.size_bytes += len(row[1])
-            self._apart.look(connection, number, in_table(latest.records))
+            self._large_values.look(connection, number, in_table(latest.records))
             self._latest, self._rows = latest, []
         return self._latest
 
@@ -179,14 +179,14 @@ class Journal:
             sqlite3.Error: A row is damaged, or values are missing.
             OSError: Nothing was stored.
         """
-        if not self._apart.takes(changes.value_bytes):
+        if not self._large_values.takes(changes.value_bytes):
             return None
         values = changes.to_dict().items()
         large = {name: value for name, value in values if value is not None and len(value) >= LARGE_VALUE_BYTES}
         if not large:
             return None
         self._read_latest(connection, number, cipher)
-        return self._apart.store(cipher, large) or None
+        return self._large_values.store(cipher, large) or None
 
     def append(self, commits: int, cipher: RecordCipher | None, changes: ChangedRecords, placed: Placed | None) -> bool:
         """Stores the `commits`-th commit of the channel, some values of which were placed; durable when this returns.
@@ -242,8 +242,8 @@ class Journal:
         latest.records.apply(changes, placed)
         latest.commits += 1
         latest.size_bytes += len(row)
-        if self._apart.holds_any or placed:
-            self._apart.note(changes.to_dict(), placed or {})
+        if self._large_values.holds_any or placed:
+            self._large_values.note(changes.to_dict(), placed or {})
 
     def fold(
         self,
@@ -265,20 +265,20 @@ class Journal:
         latest = self._read_latest(connection, number, cipher)
         self._write_records(connection, number, cipher, in_table(latest.records))
         for kind, prefix in deleted_prefixes:
-            self._apart.note_prefix(kind, prefix)
+            self._large_values.note_prefix(kind, prefix)
         prefixes = [(number, kind, key, key_behind(key)) for kind, key in deleted_prefixes]
         connection.executemany(DELETE_RECORDS, prefixes)
         connection.executemany(DELETE_PLACES, prefixes)
         records = changes.to_dict()
         self._write_records(connection, number, cipher, {**records, **(placed or {})})
-        self._apart.note(records, placed or {})
+        self._large_values.note(records, placed or {})
         connection.execute(EMPTY, (number,))
         self._next_token = os.urandom(_TOKEN_BYTES)
         connection.execute(_SET_COMMITS, (commits, self._next_token, number))
 
     def bring_back(self, connection: sqlite3.Connection, number: int) -> None:
         """Moves values that lie apart among the records: nothing names any place then."""
-        self._apart.bring_back(connection, number)
+        self._large_values.bring_back(connection, number)
 
     def settle(self) -> None:
         """What was stored is durable."""
@@ -287,7 +287,7 @@ class Journal:
             self._token, self._next_token = self._next_token, None
             self._is_doubtful = False
             self._file.restart(self._token)
-        self._apart.settle()
+        self._large_values.settle()
 
     def remove(self) -> None:
         """Deletes the file, of which nothing counts.
@@ -304,7 +304,7 @@ class Journal:
         self, connection: sqlite3.Connection, number: int, cipher: RecordCipher | None, records: Values
     ) -> None:
         """Among the records and places."""
-        listed = self._apart.listed
+        listed = self._large_values.listed
         deletes, puts, unlisted, places = [], [], [], []
         # In the order in which they stand there: what is on one page is written at once.
         for name in sorted(records):

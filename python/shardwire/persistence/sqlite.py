@@ -281,7 +281,7 @@ class SqlitePersistence:
     def _records(
         self, database: Database, channel_id: str, query: str, terms: tuple[bytes, ...] = ()
     ) -> Iterator[tuple[RecordName, bytes]]:
-        """Those of a channel that a query finds, as they were given."""
+        """Records of a channel that a query finds, with their values as they were given."""
         channel = self._fold(database, channel_id)
         for row in database.connection.execute(query, (channel, *terms)):
             found = opened(database.cipher, channel_id, row)

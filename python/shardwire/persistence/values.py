@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from shardwire.errors import PersistenceError
 from shardwire.persistence.channel_files import file_of
-from shardwire.persistence.room import BLOCK_BYTES, Room, in_blocks
+from shardwire.persistence.free_space import BLOCK_BYTES, FreeSpace, in_blocks
 
 # A file that is longer than twice what is in use is cut, but never below this.
 KEPT_BYTES = 32 << 20
@@ -54,7 +54,7 @@ class ValueFile:
         self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         self._descriptor: int | None = None
         self._is_in_directory = False
-        self._room = Room()
+        self._free_space = FreeSpace()
 
     @property
     def exists(self) -> bool:
@@ -67,7 +67,7 @@ class ValueFile:
             OSError: The file cannot be opened.
         """
         try:
-            self._room = Room((place.start, place.size) for place in places)
+            self._free_space = FreeSpace((place.start, place.size) for place in places)
         except ValueError:
             return False
         if not places:
@@ -84,17 +84,17 @@ class ValueFile:
             OSError: Nothing was stored.
         """
         descriptor = self._made()
-        starts = [self._room.take(len(value)) for value in values]
+        starts = [self._free_space.take(len(value)) for value in values]
         try:
             for start, parts in _runs(starts, values):
                 _write(descriptor, start, parts)
             _sync(descriptor)
         except BaseException:
             for start, value in zip(starts, values, strict=True):
-                self._room.give_back(start, len(value))
+                self._free_space.give_back(start, len(value))
             with contextlib.suppress(OSError):
                 # A full disk needs the room.
-                os.ftruncate(descriptor, self._room.end)
+                os.ftruncate(descriptor, self._free_space.end)
             raise
         return starts
 
@@ -114,10 +114,10 @@ class ValueFile:
     def free(self, places: Iterable[Place]) -> None:
         """Nothing that is durable names them any more."""
         for place in places:
-            self._room.give_back(place.start, place.size)
+            self._free_space.give_back(place.start, place.size)
         if self._descriptor is None:
             return
-        needed = max(self._room.end, KEPT_BYTES)
+        needed = max(self._free_space.end, KEPT_BYTES)
         # A file that is too long does no harm.
         with contextlib.suppress(OSError):
             if os.fstat(self._descriptor).st_size > 2 * needed:
@@ -145,7 +145,7 @@ class ValueFile:
         if self._descriptor is None or self._is_in_place():
             self._path.unlink(missing_ok=True)
         self.close()
-        self._room = Room()
+        self._free_space = FreeSpace()
 
     def close(self) -> None:
         if self._descriptor is not None:

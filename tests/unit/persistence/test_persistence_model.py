@@ -12,7 +12,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardwire.persistence import Changes, MemoryPersistence, SqlitePersistence, apart, journal, read_channels
+from shardwire.persistence import Changes, MemoryPersistence, SqlitePersistence, journal, large_values, read_channels
 
 CHANNELS = st.sampled_from(["a", "b", "\u00e4\x00\U0001f600"])
 NAMES = st.tuples(st.sampled_from(["sds.log", "sds.meta", ""]), st.sampled_from([b"", b"\x00", b"\x01\xff"]))
@@ -50,7 +50,7 @@ def test_a_backend_holds_what_a_dictionary_would(
     with contextlib.ExitStack() as patches:
         for name, limit in zip(("JOURNAL_COMMITS_MAX", "JOURNAL_BYTES_MAX", "LARGE_VALUE_BYTES"), limits, strict=False):
             patches.enter_context(patch.object(journal, name, limit))
-        patches.enter_context(patch.object(apart, "APART_BYTES_MIN", limits[3]))
+        patches.enter_context(patch.object(large_values, "LARGE_BYTES_MIN", limits[3]))
         _compare(steps, key)
 
 

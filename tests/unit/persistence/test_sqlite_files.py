@@ -13,7 +13,7 @@ import pytest
 from state_files import journal_files
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence import Changes, SqlitePersistence, apart, journal, read_channels
+from shardwire.persistence import Changes, SqlitePersistence, journal, large_values, read_channels
 from shardwire.persistence.database import LOG_BYTES_MIN, PAGE_BYTES
 
 MADE = """
@@ -75,7 +75,7 @@ def test_a_log_may_grow_as_the_file_does_and_a_large_commit_gives_its_room_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # All of it goes through the log.
-    monkeypatch.setattr(apart, "APART_BYTES_MIN", 1 << 30)
+    monkeypatch.setattr(large_values, "LARGE_BYTES_MIN", 1 << 30)
     monkeypatch.setattr(journal, "JOURNAL_COMMITS_MAX", 0)
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)

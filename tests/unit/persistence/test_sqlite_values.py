@@ -16,8 +16,8 @@ from shardwire import keccak256
 from shardwire._native import ChangedRecords
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, StoredKind, inspection, read_channels, schema
-from shardwire.persistence.apart import value_at
 from shardwire.persistence.checksums import checksum_of
+from shardwire.persistence.large_values import value_at
 
 KEY = keccak256(b"key")
 Records = dict[tuple[str, bytes], bytes]

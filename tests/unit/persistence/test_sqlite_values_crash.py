@@ -19,8 +19,8 @@ import pytest
 from state_files import journal_files, values_files
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence import Changes, SqlitePersistence, apart, held_channel, journal, values
-from shardwire.persistence.room import in_blocks
+from shardwire.persistence import Changes, SqlitePersistence, held_channel, journal, large_values, values
+from shardwire.persistence.free_space import in_blocks
 from shardwire.persistence.transaction import transaction
 
 Records = dict[tuple[str, bytes], bytes]
@@ -232,7 +232,7 @@ class PowerCuts:
 def test_a_power_cut_at_any_moment_leaves_a_whole_number_of_commits(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apart, "APART_BYTES_MIN", 20_000)
+    monkeypatch.setattr(large_values, "LARGE_BYTES_MIN", 20_000)
     monkeypatch.setattr(journal, "JOURNAL_COMMITS_MAX", 7)
     monkeypatch.setattr(values, "KEPT_BYTES", 100_000)
     path = tmp_path / "life" / "state.db"
@@ -378,7 +378,7 @@ def test_what_cannot_be_brought_back_stays_for_the_next_life(tmp_path: Path) -> 
 
 def test_what_a_commit_that_failed_was_to_free_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     persistence = SqlitePersistence(tmp_path / "state.db")
-    values = {("k", bytes([number])): os.urandom(apart.APART_BYTES_MIN) for number in range(4)}
+    values = {("k", bytes([number])): os.urandom(large_values.LARGE_BYTES_MIN) for number in range(4)}
     names = list(values)
     persistence.commit("a", Changes({names[0]: values[names[0]]}))
 

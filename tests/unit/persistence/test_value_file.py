@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardwire.persistence import values
-from shardwire.persistence.room import BLOCK_BYTES, Room, in_blocks
+from shardwire.persistence.free_space import BLOCK_BYTES, FreeSpace, in_blocks
 from shardwire.persistence.values import Place, ValueFile
 
 SIZES = st.one_of(
@@ -28,12 +28,12 @@ STEPS = st.lists(st.one_of(st.tuples(st.just("take"), SIZES), st.tuples(st.just(
 def test_nothing_overlaps_and_room_that_is_given_back_is_taken_again(
     steps: list[tuple[str, int]], again_at: int
 ) -> None:
-    room = Room()
+    room = FreeSpace()
     taken: list[tuple[int, int]] = []
     for number, (step, what) in enumerate(steps):
         if number == again_at:
             # As after a restart, with the same places.
-            room = Room(taken)
+            room = FreeSpace(taken)
         if step == "take":
             start = room.take(what)
             needed = in_blocks(what)
@@ -61,7 +61,7 @@ def first_fit(taken: list[tuple[int, int]], needed: int) -> int:
 )
 def test_what_cannot_be_in_use_is_refused(taken: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="cannot be in use"):
-        Room(taken)
+        FreeSpace(taken)
 
 
 def read(file: ValueFile, start: int, size: int) -> bytes | None:

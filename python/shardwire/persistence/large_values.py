@@ -18,15 +18,15 @@ from shardwire.persistence.tables import ALL_PLACES, EMPTY_PLACES, PUT_RECORD
 from shardwire.persistence.values import Place, ValueFile
 
 # From so many bytes of large values in one commit on.
-APART_BYTES_MIN = 512 << 10
+LARGE_BYTES_MIN = 512 << 10
 # Their values are searched by statements.
 _SEARCHED = frozenset({reassembly.SEGMENT, reassembly.COMPLETED})
 
 Values = Mapping[RecordName, bytes | Place | None]
 
 
-class ApartValues:
-    """Those of one channel, as its database names them.
+class LargeValues:
+    """The large values of one channel that lie in a file of their own, as its database names them.
 
     Args:
         channel_id: The channel.
@@ -49,7 +49,7 @@ class ApartValues:
 
     def takes(self, value_bytes: int) -> bool:
         """Whether a commit with so many bytes may have some of them here."""
-        return value_bytes >= APART_BYTES_MIN
+        return value_bytes >= LARGE_BYTES_MIN
 
     def look(self, connection: sqlite3.Connection, number: int | None, latest: Values) -> None:
         """Learns where the values are.
@@ -109,7 +109,7 @@ class ApartValues:
             self._freed = []
 
     def read(self, cipher: RecordCipher | None) -> Iterator[tuple[RecordName, bytes]]:
-        """All of them.
+        """All values.
 
         Raises:
             sqlite3.Error: One is damaged.

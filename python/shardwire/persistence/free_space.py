@@ -14,8 +14,8 @@ def in_blocks(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
 
 
-class Room:
-    """Of one file.
+class FreeSpace:
+    """The free parts of one file.
 
     Args:
         taken: Where something lies, and how many bytes it has.
