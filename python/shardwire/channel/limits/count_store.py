@@ -22,7 +22,7 @@ from shardwire.persistence.protocol import Persistence
 
 logger = logging.getLogger(__name__)
 
-# Places that channels left, of which it is remembered that all is known.
+# Rooms that channels left: their marks are remembered, since the count has all that was counted there.
 LEFT_MAX = 1_000
 
 Count = Callable[[], RateRecord]
@@ -33,10 +33,10 @@ class _Room:
     """A place in which channels of the node keep their states.
 
     Attributes:
-        place: What tells it from others, as far as persistences say where they are.
-        mark: What tells it from others by what is written in it.
+        place: Identifies it, as far as persistences say where they are.
+        mark: Identifies it by what is written in it.
         users: The persistence of each channel that uses it, the writer's first.
-        writer: Of the record in it.
+        writer: Writes the record in it.
     """
 
     place: object
@@ -101,7 +101,7 @@ class CountStore:
     async def _take_in(
         self, room: _Room, found: NodeRateRecord | None, on_found: Callable[[NodeRateRecord], None], count: Count
     ) -> None:
-        """Whatever of it a crash undoes, what was counted is in one room at least."""
+        """Adds a room. In whatever step a crash comes, one room at least has what was counted."""
         if found is not None and found.mark not in self._left:
             on_found(found)
             if self._rooms and found.is_counted_here:
@@ -164,7 +164,7 @@ class CountStore:
 
 
 def _place_of(persistence: Persistence) -> object:
-    """The same for persistences that keep the same state."""
+    """Where a persistence keeps its state: equal for persistences that keep the same."""
     path = getattr(persistence, "path", None)
     if not isinstance(path, str | os.PathLike):
         return id(persistence)

@@ -81,7 +81,7 @@ class Limit:
         return RateRecord(*self._shared.record())
 
     def poll_record(self) -> RateRecord | None:
-        """The same where it changed since the last call."""
+        """The count, where it changed since the last call."""
         record = self._shared.poll_record()
         return None if record is None else RateRecord(*record)
 

@@ -23,11 +23,13 @@ COUNT_NAME_PREFIX = "shardwire rate limit of "
 
 @dataclass(slots=True, eq=False)
 class _NodeLimit:
-    """Attributes:
-    node: Kept for as long as the count of an epoch matters: a channel may come back within it.
-    loop: Where it counts.
-    limit: The count.
-    store: Where that is kept.
+    """The limit of one node, and where its count is stored.
+
+    Attributes:
+        node: Kept for as long as the count of an epoch matters: a channel may come back within it.
+        loop: The event loop of its channels.
+        limit: Counts.
+        store: Stores the count.
     """
 
     node: Node

@@ -36,11 +36,11 @@ class Requests:
         self._early: OrderedDict[str, list[Callable[[], None]]] = OrderedDict()
 
     def begin(self) -> None:
-        """The node's `send` is called: what it says of a request that is not known yet may be about this one."""
+        """`send` of the node is called: an outcome of an unknown request may be about this one."""
         self._sending = True
 
     def add(self, request_id: str, transmit: Transmit) -> None:
-        """It has returned the id under which it answers."""
+        """`send` has returned the id under which the node answers."""
         self._transmits[request_id] = transmit
         if len(self._transmits) > DISPATCHES_MAX:
             # No more are awaited at once, and those that are given up are older than those that are awaited.
@@ -49,7 +49,7 @@ class Requests:
             handle()
 
     def end(self) -> None:
-        """It has returned or raised."""
+        """`send` has returned or raised."""
         self._sending = False
         self._early.clear()
 

@@ -138,7 +138,7 @@ class Neighbours:
         return self._here.get(address)
 
     def configure(self, addresses: Iterable[Address]) -> None:
-        """Those that the user named, as their names resolve now."""
+        """Takes the addresses that the user named, as their names resolve now."""
         wanted = set(addresses)
         for address in set(self._configured) - wanted:
             del self._configured[address]
@@ -147,7 +147,7 @@ class Neighbours:
 
     @property
     def missing(self) -> list[Address]:
-        """Those that the user named who are not here."""
+        """Addresses that the user named and that are not here."""
         return [address for address in self._configured if address not in self._here]
 
     @property
@@ -250,7 +250,7 @@ class Neighbours:
 
 
 class Group(Neighbours):
-    """Those who are heard in a multicast group. Nothing is shown there: whoever is on the network belongs to it."""
+    """The neighbours in a multicast group. They show no token: whoever is on the network belongs to it."""
 
     def __init__(
         self,
