@@ -124,12 +124,12 @@ class Engine:
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """The caller of `send` was cancelled, or hears that it failed: nothing more of the message leaves."""
-        self.submissions.withdraw(request_id, now)
+        self.submissions.withdraw(request_id)
         self._settle(now)
 
     def cancel(self, request_id: str, settled: Settled, now: Now) -> Cancellation:
         """Lets nothing more of a send leave; if so, `settled` is called when that is durable, or cannot be stored."""
-        cancelled = self.submissions.cancel(request_id, now)
+        cancelled = self.submissions.cancel(request_id)
         self._settle(now)
         if cancelled:
             self.settle_durably(settled)

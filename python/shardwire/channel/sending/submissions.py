@@ -164,7 +164,7 @@ class Submissions:
             "SdsConfig.message_id='content-sha256' that is a duplicate: change the payload, or use message_id='send'"
         )
 
-    def cancel(self, request_id: str, now: Now) -> Cancellation:
+    def cancel(self, request_id: str) -> Cancellation:
         """Lets nothing more of a send leave, first or again; what cannot be taken back is told."""
         if (waiting := self._take_out(request_id)) is not None:
             return Cancellation(True, len(waiting.contents))
@@ -175,7 +175,7 @@ class Submissions:
         left = send.dispatched_count
         return Cancellation(stopped, send.content_count - left, left, frozenset(send.delivered_to))
 
-    def withdraw(self, request_id: str, now: Now) -> None:
+    def withdraw(self, request_id: str) -> None:
         """Forgets a request whose id the caller of `send` never learns; nothing more leaves for it."""
         if not self._take_out(request_id):
             self._machine.withdraw_request(request_id)
