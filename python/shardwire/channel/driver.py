@@ -28,9 +28,9 @@ AT_ONCE_MAX = 64
 # Received messages that are taken in by one call.
 BATCH_MESSAGES_MAX = 32
 BATCH_BYTES_MAX = 32 << 10
-# A batch that took longer is followed by a single message: what one costs is its sender's choice.
+# A batch that took longer is followed by a single message: the sender decides what one costs.
 BATCH_MS_MAX = 1
-# After this long others have the loop: no cycle goes on with further inputs, or with its next step.
+# After this long other tasks have the loop: a cycle takes no further inputs, and yields before its next step.
 STEP_MS_MAX = 5
 # Received bytes that wait for the driver before readers of the network wait themselves.
 QUEUED_INPUT_BYTES_MAX = 16 << 20
@@ -108,10 +108,10 @@ class Driver:
         self._hurry.set()
 
     def apply(self, action: Input) -> None:
-        """Applies an input now, behind those that are ahead of it, where what they change is durable at once.
+        """Applies an input at once, after those that are queued, where commits are immediate.
 
-        Else it is queued, as for a caller that waits; so it is where so many, or for so long, were applied without a
-        turn of the driver that others must have one.
+        Elsewhere it is queued for a caller that waits. It is queued too while a cycle runs, and after `AT_ONCE_MAX`
+        inputs or `STEP_MS_MAX` without a turn of the driver: other tasks must have the loop.
         """
         if self._is_busy or self._ended or not self._commits.may_commit_at_once:
             self.post_for_caller(action)
@@ -139,22 +139,24 @@ class Driver:
             self._is_busy = False
 
     def _apply_ahead(self, now: Now) -> bool:
-        """Applies what is queued, so that who sends in a loop does not wait for the driver at each turn of it.
+        """Applies the queued inputs; False where some are left.
 
-        False where some of it is left.
+        So a caller that sends in a loop does not wait for a turn of the driver each time.
         """
         self._at_once += len(self._inputs)
         try:
             self._apply_queued(now, self._at_once_since_ms + STEP_MS_MAX)
         except BaseException as error:
-            # No fault of who sends: it ends the driver, as if it had been raised there.
+            # Not the caller's fault: it ends the driver, as if it had been raised there.
             self._inputs.appendleft(partial(_raise, error))
         return not self._inputs
 
     def post_received(self, received: Arrival | Input) -> Awaitable[None] | None:
-        """Queues a received message, or what is to be called when those before it are taken in.
+        """Queues a received message, or a function that is called when the messages before it are taken in.
 
-        Gives what is to be awaited where there is no room for it yet: what the network brings waits in the node.
+        Returns:
+            What the reader awaits while there is no room, so that further messages wait in the node; None where there
+            is room.
         """
         if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
             return self._post_with_room(received)
@@ -251,14 +253,14 @@ class Driver:
         self._hurry.set()
 
     def _resolve_flushes(self, count: int) -> None:
-        """The oldest."""
+        """Resolves the oldest ones."""
         for future in self._flushes[:count]:
             if not future.done():
                 future.set_result(None)
         del self._flushes[:count]
 
     async def _let_others_run(self, since_ms: int) -> None:
-        """Between two steps of a cycle, where those since `since_ms` took long: a peer chooses how much they are."""
+        """Yields between two steps of a cycle where those since `since_ms` took long, as peers can make them."""
         if self._clock.monotonic_ms() - since_ms >= STEP_MS_MAX:
             await asyncio.sleep(0)
 
@@ -289,7 +291,7 @@ class Driver:
                 return
 
     def _apply_received(self, count: int, now: Now, until_ms: int) -> int:
-        """Takes in so many of what was received, until a time; how many are left."""
+        """Takes in up to `count` received messages, until a time; returns how many of them are left."""
         received, monotonic_ms = self._received, self._clock.monotonic_ms
         at_ms = monotonic_ms()
         while count and at_ms < until_ms:

@@ -106,7 +106,7 @@ class Engine:
             config.sds.message_id == "content-sha256",
             is_stored,
         )
-        # What the machine told, as far as it is not dealt with.
+        # Events of the machine that are not handled yet.
         self._machine_events: deque[SdsEvent] = deque()
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._settlements: list[Settled] = []
@@ -204,7 +204,7 @@ class Engine:
         self._settle(now)
 
     def keep(self, records: Records) -> None:
-        """Adds records of a part beside the engine to the next commit."""
+        """Adds records from outside the engine to the next commit."""
         self._changes.update(records)
 
     def handle_time(self, now: Now) -> None:
@@ -306,9 +306,9 @@ class Engine:
         events.extend(poll_events(now))
         while events:
             while events:
-                # What raises takes no other one along.
+                # One that raises leaves the others in the queue.
                 self._on_event(events.popleft(), now)
-            # What the answer to one changes is told by further ones.
+            # Handling an event may cause further ones.
             events.extend(poll_events(now))
 
     def _on_event(self, event: SdsEvent, now: Now) -> None:
