@@ -186,5 +186,5 @@ async def _chosen(choose: Choice, offer: FileOffer) -> str | os.PathLike[str] | 
         if is_ours(error, own):
             raise
         name = type(error).__name__
-        logger.error("receive_files: %s raised %s%s", callable_name(choose), name, frames(error, but=__file__))
+        logger.error("receive_files: %s raised %s%s", callable_name(choose), name, frames(error, __file__))
         raise ChoiceError(name) from error

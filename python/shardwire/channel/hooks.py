@@ -11,15 +11,13 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from shardwire.errors import ConfigError, NodeError, ShardwireError
+from shardwire.errors import NodeError, ShardwireError
 from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What a cipher may take for one message.
-CIPHER_TIMEOUT_MS = 60_000
 # What a node or a callback may take when a channel stops or closes.
 CLOSING_CALL_S = 5.0
 CANCEL_AGAIN_S = 2.0
@@ -59,72 +57,6 @@ def heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-async def await_cipher(result: Awaitable[bytes]) -> bytes:
-    """What an asynchronous cipher gives; one that swallows its cancellation is left behind, in a task of its own.
-
-    Raises:
-        TimeoutError: It took longer than `CIPHER_TIMEOUT_MS`: the messages behind this one wait for it.
-    """
-    task = asyncio.create_task(_awaited(result), name="a call of the encryption")
-    task.add_done_callback(_retrieve)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=CIPHER_TIMEOUT_MS / 1000)
-    finally:
-        await end_tasks([task], CANCEL_AGAIN_S)
-    if not done and (not task.done() or task.cancelled()):
-        raise TimeoutError
-    return task.result()
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Nobody is warned of what a call ended with that nobody waits for."""
-    if not task.cancelled():
-        task.exception()
-
-
-def as_bytes(call: str, given: object) -> bytes:
-    """What a call of a cipher gave.
-
-    Raises:
-        ConfigError: It is no buffer. `bytes` would make some of a list, and any amount of a number.
-    """
-    if type(given) is bytes:
-        return given
-    try:
-        return bytes(memoryview(given))  # type: ignore[arg-type]
-    except TypeError:
-        raise ConfigError(f"{call} of the encryption gave a {type(given).__name__}: it must give bytes") from None
-
-
-def as_sender(given: object) -> str | None:
-    """What `sender_of` of a cipher gave.
-
-    Raises:
-        ConfigError: It is no text, or holds half of a surrogate pair, which no id does.
-    """
-    if given is None:
-        return None
-    if isinstance(given, str):
-        if given.isascii() or not any("\ud800" <= character <= "\udfff" for character in given):
-            return given
-        kind = "text with half of a surrogate pair"
-    else:
-        kind = type(given).__name__
-        if inspect.iscoroutine(given):
-            given.close()
-    raise ConfigError(f"sender_of of the encryption gave a {kind}: it must be a plain method that gives a str, or None")
-
-
-def told_of_cipher(error: BaseException, but: str) -> str:
-    """An error of a cipher, for the log: what it says may quote a message, so its type is told and where it was raised.
-
-    Args:
-        error: The error; one of `as_bytes` or `as_sender` is told as it is.
-        but: The file that called it.
-    """
-    return str(error) if type(error) is ConfigError else f"{type(error).__name__}{frames(error, but)}"
-
-
 def awaitable_of(call: str, given: Awaitable[T]) -> Awaitable[T]:
     """What a method of a node gave.
 
@@ -155,7 +87,7 @@ class Begun(Generic[T]):
     result: T
 
     def __init__(self, awaitable: Awaitable[T]) -> None:
-        self._steps = _awaited(awaitable)
+        self._steps = awaited(awaitable)
         self.is_done = False
         try:
             self._waits_for = self._steps.send(None)
@@ -181,7 +113,8 @@ class Begun(Generic[T]):
                 return cast(T, done.value)
 
 
-async def _awaited(awaitable: Awaitable[T]) -> T:
+async def awaited(awaitable: Awaitable[T]) -> T:
+    """A coroutine of anything that can be awaited."""
     return await awaitable
 
 
@@ -250,14 +183,14 @@ def tell(observers: Iterable[Callable[[T], None]], observation: T, kind: str, lo
         except BaseException as error:
             if ends_process(error):
                 raise
-            where = frames(error, but=__file__)
+            where = frames(error, __file__)
             log.error("%s observer %s raised %s%s", kind, callable_name(observer), type(error).__name__, where)
 
 
-def frames(error: BaseException, but: str) -> str:
-    """Where an error was raised, innermost frame first and without a value of any variable; none of the file `but`."""
+def frames(error: BaseException, *but: str) -> str:
+    """Where an error was raised, innermost frame first and without a value of any variable; none of the files `but`."""
     found = traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
-    where = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in found if frame.filename != but]
+    where = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in found if frame.filename not in but]
     return f" at {', called at '.join(reversed(where))}" if where else ""
 
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from shardwire.channel.hooks import as_bytes, await_cipher
+from shardwire.channel.cipher_calls import as_bytes, await_cipher
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, DecryptionError
 from shardwire.testing.promises import CheckReport, Promise, Trial, is_awaitable, raised, require_factory, shown

@@ -366,7 +366,7 @@ class Subscriptions:
 
     def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:
         # The text of the error is the application's and may quote the message: its type is logged, and where it was.
-        where = frames(error, but=__file__)
+        where = frames(error, __file__)
         logger.error("callback %s for %s raised %s%s", subscription.name, event.name, type(error).__name__, where)
         if not isinstance(event, CallbackErrorEvent):
             self.announce(CallbackErrorEvent(event=event, error=error))

@@ -9,15 +9,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
-from shardwire.channel.hooks import (
-    as_bytes,
-    as_sender,
-    await_cipher,
-    ends_process,
-    heed_cancellation,
-    is_ours,
-    told_of_cipher,
-)
+from shardwire.channel.cipher_calls import as_bytes, as_sender, await_cipher, told_of_cipher
+from shardwire.channel.hooks import ends_process, heed_cancellation, is_ours
 from shardwire.channel.receiving.node_events import fault_of, is_well_formed, names_request
 from shardwire.channel.receiving.peer_faults import UNREADABLE_TOLD
 from shardwire.channel.sending.requests import Requests

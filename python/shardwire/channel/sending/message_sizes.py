@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, end_tasks, is_ours
+from shardwire.channel.cipher_calls import CIPHER_TIMEOUT_MS
+from shardwire.channel.hooks import end_tasks, is_ours
 from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
     MessageBudget,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shardwire.channel.hooks import as_bytes, await_cipher, heed_cancellation, is_ours, told_of_cipher
+from shardwire.channel.cipher_calls import encrypted, told_of_cipher
+from shardwire.channel.hooks import heed_cancellation, is_ours
 from shardwire.channel.sending.message_sizes import MessageSizes, too_large_text
 from shardwire.channel.sending.outcomes import DispatchFailed
 from shardwire.encryption.protocol import Encryption
@@ -124,7 +124,4 @@ class Sealer:
 
     async def _encrypt(self, content: bytes) -> bytes:
         assert self._encryption is not None
-        ciphertext = self._encryption.encrypt(content)
-        if inspect.isawaitable(ciphertext):
-            ciphertext = await await_cipher(ciphertext)
-        return as_bytes("encrypt", ciphertext)
+        return await encrypted(self._encryption, content)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from dataclasses import dataclass, replace
 
 from shardwire._native import WakuMessage
 from shardwire._native import divide_message as native_divide_message
-from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, await_cipher, is_ours
+from shardwire.channel.cipher_calls import CIPHER_TIMEOUT_MS, encrypted
+from shardwire.channel.hooks import is_ours
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.config.checks import check_integer
 from shardwire.encryption.protocol import Encryption
@@ -93,7 +93,7 @@ async def cipher_overhead_bytes(encryption: Encryption | None, ciphertext_bytes_
         shortest = max(0, min(_CIPHER_PROBE_BYTES, ciphertext_bytes_max // 4))
         async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
             for length in range(shortest, shortest + _CIPHER_PROBES):
-                overhead = max(overhead, await _ciphertext_bytes(encryption, length) - length)
+                overhead = max(overhead, len(await encrypted(encryption, bytes(length))) - length)
             length = await _longest_that_fits(encryption, ciphertext_bytes_max - overhead, ciphertext_bytes_max)
     except ConfigError:
         raise
@@ -113,7 +113,7 @@ async def _longest_that_fits(encryption: Encryption, length: int, ciphertext_byt
     """The length of contents, from `length` down, whose ciphertexts fit; the few just below it are tried too."""
     below = 0
     while length > 0 and below < _CIPHER_EDGE_PROBES:
-        ciphertext_bytes = await _ciphertext_bytes(encryption, max(0, length - below))
+        ciphertext_bytes = len(await encrypted(encryption, bytes(max(0, length - below))))
         if ciphertext_bytes <= ciphertext_bytes_max:
             below += 1
             continue
@@ -121,17 +121,6 @@ async def _longest_that_fits(encryption: Encryption, length: int, ciphertext_byt
         length = min(length - 1, length * ciphertext_bytes_max // ciphertext_bytes)
         below = 0
     return max(0, length)
-
-
-async def _ciphertext_bytes(encryption: Encryption, length: int) -> int:
-    ciphertext = encryption.encrypt(bytes(length))
-    if inspect.isawaitable(ciphertext):
-        ciphertext = await await_cipher(ciphertext)
-    try:
-        return memoryview(ciphertext).nbytes
-    except TypeError:
-        name = type(ciphertext).__name__
-        raise ConfigError(f"encrypt of the encryption gave a {name}: it must give bytes") from None
 
 
 def divide_message(
