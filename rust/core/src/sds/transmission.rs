@@ -412,21 +412,13 @@ impl Machine {
         }
     }
 
+    /// A sync, where one is due and there is something to say.
     fn next_sync(&mut self, now: Now) -> Option<Transmit> {
         let at_ms = now.monotonic_ms;
         self.put_off_numbers(now);
         self.anti_entropy.sample(&self.log, at_ms);
+        let asked = self.ask_by_filter(now);
         let is_due = |due_ms: Option<i64>| due_ms.is_some_and(|due_ms| due_ms <= at_ms);
-        let mut asked = false;
-        if is_due(self.filter_request.due_ms)
-            && !(self.is_counted_by_senders(now) && self.filter_request.put_off(at_ms))
-        {
-            let missing = self.asking.requests_held() > 0;
-            if !missing {
-                self.settle_filter();
-            }
-            asked = self.filter_request.take(missing, &self.filter, at_ms);
-        }
         let by_schedule =
             asked || is_due(self.sync_schedule.due_ms) || is_due(self.anti_entropy.due_ms);
         let inquires = is_due(self.outgoing.inquiry_due_ms());
@@ -466,21 +458,50 @@ impl Machine {
             true => History::default(),
             false => self.history_of_sync(&sources, budget.saturating_sub(taken)),
         };
-        let members = self.participants.len();
         if history.is_empty() && requests.is_empty() {
+            let members = self.participants.len();
             self.sync_schedule
                 .on_nothing_to_say(now, members, &mut *self.rng);
             return None;
         }
         self.filter.asked |= asked;
-        let message_id = self.transmission.new_sync_id();
-        let lamport = self.lamport.tick(now);
         // What a number says takes no filter, and neither does a request, unless every message is to
         // have one.
         let for_requests = !wanted && self.config.bloom_interval_ms > 0;
-        let bloom_filter = match only_stated || for_requests {
-            true => None,
-            false => self.filter_within(history.left, true, now),
+        let takes_filter = !only_stated && !for_requests;
+        self.leave_sync(&history, &requests, stated, takes_filter, now)
+    }
+
+    /// Whether a sync is to ask by its filter what is missing: where that is due, and senders do not count it.
+    fn ask_by_filter(&mut self, now: Now) -> bool {
+        let at_ms = now.monotonic_ms;
+        let due_ms = self.filter_request.due_ms;
+        if due_ms.is_none_or(|due_ms| due_ms > at_ms)
+            || (self.is_counted_by_senders(now) && self.filter_request.put_off(at_ms))
+        {
+            return false;
+        }
+        let missing = self.asking.requests_held() > 0;
+        if !missing {
+            self.settle_filter();
+        }
+        self.filter_request.take(missing, &self.filter, at_ms)
+    }
+
+    /// Encodes a sync, which leaves now. What it names, and the contents that were `stated` by number, count as said.
+    fn leave_sync(
+        &mut self,
+        history: &History,
+        requests: &[HistoryEntry],
+        stated: Vec<EntryRef>,
+        takes_filter: bool,
+        now: Now,
+    ) -> Option<Transmit> {
+        let message_id = self.transmission.new_sync_id();
+        let lamport = self.lamport.tick(now);
+        let bloom_filter = match takes_filter {
+            true => self.filter_within(history.left, true, now),
+            false => None,
         };
         let fields = history.encode(&self.log, self.config.wire_format, Vec::new());
         let content: Option<&[u8]> = (self.config.wire_format == WireFormat::Nim).then_some(&[]);
@@ -490,20 +511,23 @@ impl Machine {
             Some(lamport),
             &fields,
             filter,
-            &requests,
+            requests,
             content,
         )?;
         let said: Vec<EntryRef> = history.said.iter().copied().chain(stated).collect();
         let newly = self.say(&said, true, now);
+        let at_ms = now.monotonic_ms;
         self.anti_entropy
             .on_named(history.entries(), &self.log, at_ms);
         self.anti_entropy.put_off(at_ms);
+        let members = self.participants.len();
         self.sync_schedule
             .on_sync_sent(now, members, &mut *self.rng);
-        Some(
-            self.transmission
-                .leave(TransmitKind::Sync, message_id, wire, Flight::Sync(newly)),
-        )
+        let flight = Flight::Sync(newly);
+        let sync = self
+            .transmission
+            .leave(TransmitKind::Sync, message_id, wire, flight);
+        Some(sync)
     }
 
     /// How much is lacking is said once a burst has ended: before that the number is too large, and

@@ -92,10 +92,8 @@ impl Incoming {
         if is_ours || !is_name {
             return None;
         }
-        let place = self.place_of(message_id);
         let plain = self.key_of_id(message_id);
         let sender_id = entry.sender_id.as_deref().unwrap_or_default();
-        let is_contested = around.log.contains(message_id.as_bytes());
         let key = self.key_of(&plain, sender_id);
         let of_itself = by
             .send
@@ -108,64 +106,76 @@ impl Incoming {
             return None;
         }
         let cause = match self.keyed(key.as_bytes()) {
-            None => {
-                let first = place.and_then(|(send_id, _)| {
-                    let first = around.log.find(content_id(send_id, 0).as_bytes())?;
-                    around.log.get(first)
-                });
-                let is_of_it = |first: &Entry| {
-                    let came =
-                        self.came_key(first.message_id.as_bytes(), first.sender_id.as_bytes());
-                    (sender_id.is_empty() || *first.sender_id == *sender_id)
-                        && !self.lost.is_settled(came.as_bytes())
-                };
-                if first.is_some_and(is_of_it) {
-                    // Any content of a delivered send stands for it, also one that was never received
-                    // here.
-                    return None;
-                }
-                if self.is_past(message_id) {
-                    return None;
-                }
-                // What came under the id is enough for what follows it.
-                if is_contested {
-                    self.lost.remember(key.clone(), true);
-                }
-                let lost = self.lost.contains(key.as_bytes());
-                let cause = self.new_named(key, by.monotonic_ms);
-                let send = &mut self.sends[cause];
-                send.lost = lost;
-                send.may_predate_us = by.since_first_ms.is_some();
-                if !lost {
-                    let since_ms = by.since_first_ms.unwrap_or(0);
-                    self.named
-                        .add(cause, &mut self.sends, by.monotonic_ms, since_ms);
-                }
-                cause
-            }
-            Some(cause) => {
-                if by.since_first_ms.is_some() && !self.sends[cause].may_predate_us {
-                    self.sends[cause].may_predate_us = true;
-                    self.touch(cause);
-                }
-                let send = &self.sends[cause];
-                if !send.contents.is_empty() {
-                    let (sized, reconstructed) = (send.content_count.is_some(), send.reconstructed);
-                    if send.deadline_ms.is_none() && !reconstructed {
-                        self.watch(cause, by.monotonic_ms);
-                    }
-                    if sized || reconstructed {
-                        return Some(cause);
-                    }
-                    // Its wire does not say how many there are, so the quiet rule would never ask for
-                    // this one.
-                }
-                cause
-            }
+            None => self.new_cause(key, &entry, by, around.log)?,
+            Some(cause) if self.is_watched(cause, by) => return Some(cause),
+            Some(cause) => cause,
         };
         self.track(cause, entry.clone(), by.named_by, by.monotonic_ms, around);
         detected.push(entry);
         self.sends.get(cause).map(|_| cause)
+    }
+
+    /// A send of which nothing was known but what `entry` says; `None` where it was delivered before.
+    fn new_cause(
+        &mut self,
+        key: Name,
+        entry: &HistoryEntry,
+        by: &Naming<'_>,
+        log: &Log,
+    ) -> Option<SendRef> {
+        let message_id = entry.message_id.as_str();
+        let sender_id = entry.sender_id.as_deref().unwrap_or_default();
+        let place = self.place_of(message_id);
+        let first = place.and_then(|(send_id, _)| {
+            let first = log.find(content_id(send_id, 0).as_bytes())?;
+            log.get(first)
+        });
+        let is_of_it = |first: &Entry| {
+            let came = self.came_key(first.message_id.as_bytes(), first.sender_id.as_bytes());
+            (sender_id.is_empty() || *first.sender_id == *sender_id)
+                && !self.lost.is_settled(came.as_bytes())
+        };
+        if first.is_some_and(is_of_it) {
+            // Any content of a delivered send stands for it, also one that was never received here.
+            return None;
+        }
+        if self.is_past(message_id) {
+            return None;
+        }
+        // What came under the id is enough for what follows it.
+        if log.contains(message_id.as_bytes()) {
+            self.lost.remember(key.clone(), true);
+        }
+        let lost = self.lost.contains(key.as_bytes());
+        let cause = self.new_named(key, by.monotonic_ms);
+        let send = &mut self.sends[cause];
+        send.lost = lost;
+        send.may_predate_us = by.since_first_ms.is_some();
+        if !lost {
+            let since_ms = by.since_first_ms.unwrap_or(0);
+            self.named
+                .add(cause, &mut self.sends, by.monotonic_ms, since_ms);
+        }
+        Some(cause)
+    }
+
+    /// Whether a send that is named again asks for its contents itself, once it has been quiet: then what names it
+    /// need not.
+    fn is_watched(&mut self, cause: SendRef, by: &Naming<'_>) -> bool {
+        if by.since_first_ms.is_some() && !self.sends[cause].may_predate_us {
+            self.sends[cause].may_predate_us = true;
+            self.touch(cause);
+        }
+        let send = &self.sends[cause];
+        if send.contents.is_empty() {
+            return false;
+        }
+        let (sized, reconstructed) = (send.content_count.is_some(), send.reconstructed);
+        if send.deadline_ms.is_none() && !reconstructed {
+            self.watch(cause, by.monotonic_ms);
+        }
+        // Where its wire does not say how many contents there are, the quiet rule would never ask for this one.
+        sized || reconstructed
     }
 
     /// What the send of a participant is called that histories name.
