@@ -55,7 +55,7 @@ use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
 use crate::segment::Parameters;
 use dispatch::Dispatch;
-use receiving::Receiving;
+use receiving::{Context, Receiving};
 use records::{COMPLETED, Records, SEND, last_of_each};
 use restored::Stored;
 
@@ -155,9 +155,19 @@ impl Channel {
             &mut stored.payloads,
         )?;
         self.restore_own(std::mem::take(&mut stored.own), now)?;
-        self.receiving
-            .restore(stored, &mut self.sds, &mut self.events, now)?;
+        let (receiving, mut context) = self.receiving(now);
+        receiving.restore(stored, &mut context)?;
         Ok(self)
+    }
+
+    /// What receives, and what it may change beside itself.
+    fn receiving(&mut self, now: Now) -> (&mut Receiving, Context<'_>) {
+        let context = Context {
+            sds: &mut self.sds,
+            events: &mut self.events,
+            now,
+        };
+        (&mut self.receiving, context)
     }
 
     /// Takes back our sends. What an earlier life may have ended before goes once more; first parity that
@@ -333,7 +343,8 @@ impl Channel {
 
     /// Drops partial messages that nothing new came for (001, 002, timeouts).
     pub fn expire(&mut self, now: Now) {
-        self.receiving.expire(&mut self.sds, &mut self.events, now);
+        let (receiving, mut context) = self.receiving(now);
+        receiving.expire(&mut context);
     }
 
     /// Monotonic milliseconds at which the next partial message expires; `None` for never.
@@ -362,7 +373,6 @@ impl Channel {
     fn settle(&mut self, arrival: Option<&Arrival<'_>>, now: Now) -> bool {
         let mut kept = true;
         while let Some(event) = self.sds.poll_event() {
-            let (receiving, events) = (&mut self.receiving, &mut self.events);
             match event {
                 sds::Event::ContentReceived {
                     message_id,
@@ -380,14 +390,21 @@ impl Channel {
                         send_id,
                         ordinal,
                     };
-                    kept &= receiving.on_content(came, arrival, &mut self.sds, events, now);
+                    let (receiving, mut context) = self.receiving(now);
+                    kept &= receiving.on_content(came, arrival, &mut context);
                 }
                 sds::Event::SendReleased {
                     sender_id, send_id, ..
-                } => receiving.on_released(sender_id, &send_id, &mut self.deliveries, events, now),
+                } => {
+                    let (deliveries, events) = (&mut self.deliveries, &mut self.events);
+                    let receiving = &mut self.receiving;
+                    receiving.on_released(sender_id, &send_id, deliveries, events, now);
+                }
                 sds::Event::EphemeralReceived {
                     sender_id, content, ..
-                } => receiving.on_ephemeral(sender_id, content, &mut self.deliveries),
+                } => self
+                    .receiving
+                    .on_ephemeral(sender_id, content, &mut self.deliveries),
                 sds::Event::ParityReceived {
                     message_id,
                     sender_id,
@@ -403,15 +420,15 @@ impl Channel {
                         send_id: Some(send_id),
                         ordinal: None,
                     };
-                    let sds = &mut self.sds;
-                    receiving.on_parity(came, &send_sender_id, arrival, sds, events, now);
+                    let (receiving, mut context) = self.receiving(now);
+                    receiving.on_parity(came, &send_sender_id, arrival, &mut context);
                 }
                 sds::Event::ParityWanted {
                     sender_id,
                     send_id,
                     count,
                 } => {
-                    let segmentation = receiving.segmentation();
+                    let segmentation = self.receiving.segmentation();
                     let send = (&sender_id, &send_id);
                     parity::answer_with_parity(&mut self.sds, send, count, segmentation, now);
                 }
@@ -423,7 +440,7 @@ impl Channel {
                 } => {
                     self.own.on_acknowledged(send_id, ordinal, by);
                     if arrival.is_some_and(|arrival| arrival.observed) {
-                        events.push_back(Event::Sds(event));
+                        self.events.push_back(Event::Sds(event));
                     }
                 }
                 sds::Event::ContentPossiblyAcknowledged {
@@ -449,7 +466,7 @@ impl Channel {
                 }
                 // Nothing for whoever owns a channel, and by far the most.
                 sds::Event::SyncReceived { .. } => {}
-                event => events.push_back(Event::Sds(event)),
+                event => self.events.push_back(Event::Sds(event)),
             }
         }
         kept
@@ -543,9 +560,9 @@ impl Channel {
     }
 }
 
-/// The send id under which SDS was told of a message that is stored under the name of a rival.
-fn told_of(stored: &str) -> &str {
-    sds::rival_of(stored).unwrap_or(stored)
+/// The send id under which SDS releases a message that is stored under `stored_id`, which may be a rival's.
+fn release_id_of(stored_id: &str) -> &str {
+    sds::rival_of(stored_id).unwrap_or(stored_id)
 }
 
 /// The name that a received content has in SDS where it is a message of its own.

@@ -14,7 +14,7 @@ use super::restore_error::RestoreError;
 use super::restored::{Stored, StoredSegment};
 use super::shared_bytes::{Completed, Kept, SharedBytes};
 use super::whole::WholeMessages;
-use super::{Segmentation, is_rival, told_of};
+use super::{Segmentation, is_rival, release_id_of};
 use crate::hex::hex;
 use crate::keccak::keccak256;
 use crate::reassemble::{
@@ -72,20 +72,20 @@ pub struct Counts {
     pub messages: u64,
 }
 
-/// What a segment says of its place: `None` where its wire does not say it.
+/// What a segment says of its place in its message: `None` where its wire does not say it.
 #[derive(Clone, Copy)]
-struct Counted {
+struct Position {
     data_count: Option<u32>,
     content_count: Option<u32>,
     /// The data index, or the data count plus the parity index.
     ordinal: Option<u32>,
 }
 
-impl Counted {
+impl Position {
     fn of(header: &Header) -> Self {
         let data_count = header.data_segment_count.map(u32::from);
         let parity_count = header.parity_segment_count.map(u32::from);
-        Counted {
+        Position {
             data_count,
             content_count: data_count
                 .zip(parity_count)
@@ -107,8 +107,13 @@ pub(super) struct Receiving {
     counts: Counts,
 }
 
-/// What is told while one input is dealt with.
-type Events = VecDeque<Event>;
+/// What one input may change beside what is received here, and when it came.
+pub(super) struct Context<'a> {
+    pub sds: &'a mut Machine,
+    /// What the owner is told.
+    pub events: &'a mut VecDeque<Event>,
+    pub now: Now,
+}
 
 impl Receiving {
     pub fn new(segmentation: Segmentation, sds_wire_format: SdsWireFormat) -> Self {
@@ -159,16 +164,14 @@ impl Receiving {
         &mut self,
         mut came: Content,
         arrival: &Arrival<'_>,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) -> bool {
         let content = came.content.clone();
         let received = match segment::decode(&content, self.wire_format(), TOTAL_SEGMENTS_MAX) {
             Ok(received) => received,
             Err(error) => {
                 let why = (FaultKind::SegmentInvalid, error.to_string());
-                self.discard(&came, arrival, why, sds, events);
+                self.discard(&came, arrival, why, context);
                 return true;
             }
         };
@@ -177,24 +180,32 @@ impl Receiving {
             Received::Segment(segment) => Some(segment.header),
         };
         let is_alone = header.is_none_or(|header| header.data_segment_count == Some(1));
-        if is_alone && sds.was_rival(&came.message_id, &came.sender_id, &content) {
-            sds.handle_content_surplus(&came.message_id);
+        if is_alone
+            && context
+                .sds
+                .was_rival(&came.message_id, &came.sender_id, &content)
+        {
+            context.sds.handle_content_surplus(&came.message_id);
             return true;
         }
         let is_parity = header.is_some_and(|header| matches!(header.slot, Slot::Parity(_)));
         if is_alone && !is_parity && self.is_of_larger(&came) {
-            came.message_id =
-                sds.handle_content_apart(&came.message_id, &came.sender_id, &content, arrival.data);
+            came.message_id = context.sds.handle_content_apart(
+                &came.message_id,
+                &came.sender_id,
+                &content,
+                arrival.data,
+            );
         }
         match received {
             Received::WholeMessage(payload) => {
-                self.on_whole(&came, payload, arrival, sds, events, now);
+                self.on_whole(&came, payload, arrival, context);
                 true
             }
             Received::Segment(segment) => {
-                let kept = self.on_segment(&came, &segment.header, arrival, sds, events, now);
+                let kept = self.on_segment(&came, &segment.header, arrival, context);
                 // Whatever became of it, others may have gone to make room for it.
-                self.on_evicted(sds, events, now);
+                self.on_evicted(context);
                 kept
             }
         }
@@ -222,9 +233,7 @@ impl Receiving {
         came: &Content,
         payload: &[u8],
         arrival: &Arrival<'_>,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) {
         let send_id = match &came.send_id {
             Some(send_id) if !is_rival(&came.message_id) => send_id,
@@ -233,202 +242,265 @@ impl Receiving {
         let payload_hash = keccak256(payload);
         let key = key_of(came, send_id);
         if !self.reassembler.complete_whole(&key, &payload_hash) {
-            sds.handle_rival_surplus(&came.message_id);
-            sds.handle_content_surplus(&came.message_id);
+            context.sds.handle_rival_surplus(&came.message_id);
+            context.sds.handle_content_surplus(&came.message_id);
             return;
         }
-        let counted = Counted {
+        let position = Position {
             data_count: Some(1),
             content_count: Some(1),
             ordinal: Some(0),
         };
-        self.place(came, send_id, counted, arrival, sds, events, now);
+        self.place(came, send_id, position, arrival, context);
         let completed = Completed {
             data_count: 1,
             recovered: &[],
             message_id: &came.message_id,
             index: Some(0),
             wire: arrival.data,
-            kept_by_sds: sds.message(&came.message_id),
+            kept_by_sds: context.sds.message(&came.message_id),
         };
-        let told = self.whole.keep(
+        let release_id = self.whole.keep(
             (&came.sender_id, send_id),
             Payload::of(payload, source_of(&came.content)),
             payload_hash,
             Some(&completed),
             &mut self.shared,
         );
-        let Some(told) = told else {
-            sds.handle_content_surplus(&came.message_id);
+        let Some(release_id) = release_id else {
+            context.sds.handle_content_surplus(&came.message_id);
             return;
         };
         self.counts.messages += 1;
-        sds.handle_whole_content(&came.message_id, &came.sender_id, payload, arrival.data);
+        context
+            .sds
+            .handle_whole_content(&came.message_id, &came.sender_id, payload, arrival.data);
         let message_id = Some(came.message_id.as_str());
-        sds.handle_send_reconstructed(message_id, &came.sender_id, &told, 1, &[], now);
+        context.sds.handle_send_reconstructed(
+            message_id,
+            &came.sender_id,
+            &release_id,
+            1,
+            &[],
+            context.now,
+        );
     }
 
     /// Tells SDS, and who observes, where a content belongs.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one for each part that hears of it"
-    )]
     fn place(
         &mut self,
         came: &Content,
         send_id: &Name,
-        counted: Counted,
+        position: Position,
         arrival: &Arrival<'_>,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) {
         if arrival.observed {
-            events.push_back(Event::Segment(SegmentSeen {
+            context.events.push_back(Event::Segment(SegmentSeen {
                 stage: Stage::Received,
                 send_id: send_id.clone(),
-                ordinal: counted.ordinal.unwrap_or(0),
+                ordinal: position.ordinal.unwrap_or(0),
                 sender_id: Arc::clone(&came.sender_id),
-                data_count: counted.data_count,
-                content_count: counted.content_count,
+                data_count: position.data_count,
+                content_count: position.content_count,
                 message_id: Some(came.message_id.clone()),
             }));
         }
         let place = Place {
             send_id,
-            ordinal: counted.ordinal,
-            content_count: counted.content_count,
-            contents_needed: counted.data_count,
+            ordinal: position.ordinal,
+            content_count: position.content_count,
+            contents_needed: position.data_count,
         };
-        sds.handle_content_placed(&came.message_id, place, now);
+        context
+            .sds
+            .handle_content_placed(&came.message_id, place, context.now);
     }
 
+    /// Gives a segment to reassembly; false where there was no room for it.
     fn on_segment(
         &mut self,
         came: &Content,
         header: &Header,
         arrival: &Arrival<'_>,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) -> bool {
-        let mut counted = Counted::of(header);
-        let send_id = send_id_of(came, header, counted);
-        let key = key_of(came, &send_id);
+        let mut position = Position::of(header);
+        let send_id = send_id_of(came, header, position);
         let is_authenticated = arrival.authenticated_sender == Some(&*came.sender_id);
+        let segment = Segment {
+            came,
+            header,
+            key: key_of(came, &send_id),
+            send_id,
+            authenticated: is_authenticated,
+        };
         let receipt = Receipt {
-            now_ms: now.monotonic_ms,
+            now_ms: context.now.monotonic_ms,
             sender: Some(&came.sender_id),
             authenticated: is_authenticated,
-            message_key: Some(&key),
+            message_key: Some(&segment.key),
         };
         let source = source_of(&came.content);
-        // SDS may have released it and said so behind what it says now.
-        let awaits_release = |hash| {
-            self.whole.contains(&key, hash)
-                && sds.is_reconstructed(&came.message_id, &came.sender_id, &send_id)
-        };
         let outcome = self
             .reassembler
             .receive_part(&came.content, source, &receipt);
         match &outcome {
-            Outcome::Discarded { reason, detail } => match reason {
-                Discard::Undecodable | Discard::Invalid => {
-                    let why = (FaultKind::SegmentInvalid, detail.clone());
-                    self.discard(came, arrival, why, sds, events);
-                    return true;
+            Outcome::Discarded { reason, detail } => {
+                let kept = self.on_discarded(&segment, (*reason, detail), arrival, context);
+                if let Some(kept) = kept {
+                    return kept;
                 }
-                Discard::Oversized | Discard::CountMismatch => {
-                    let detail = format!("{}: {detail}", reason.name());
-                    let why = (FaultKind::SegmentDiscarded, detail);
-                    self.discard(came, arrival, why, sds, events);
-                    return true;
-                }
-                Discard::QuotaExceeded => {
-                    // Not acknowledged: it may come again when there is room.
-                    self.counts.segments_discarded += 1;
-                    sds.handle_content_refused(&came.message_id, arrival.data, false);
-                    return false;
-                }
-                Discard::AlreadyCompleted if !awaits_release(&header.entire_message_hash) => {
-                    // Its id does not say to which message it belongs: to SDS it would begin another that
-                    // never gets whole.
-                    self.counts.segments_discarded += 1;
-                    sds.handle_rival_surplus(&came.message_id);
-                    sds.handle_content_surplus(&came.message_id);
-                    return true;
-                }
-                Discard::AlreadyCompleted | Discard::Duplicate => {}
-            },
-            Outcome::Dropped(dropped) if is_alone(header) => {
-                // All of its message is here, and it is false, from its sender or from its way: as if it had been
-                // lost, so that what follows waits for one that is not.
-                let hash = dropped.entire_message_hash;
-                events.push_back(mismatch(hash, came, "another copy is awaited"));
-                sds.handle_content_refused(&came.message_id, arrival.data, false);
-                return true;
             }
             Outcome::Dropped(dropped) => {
-                events.push_back(mismatch(
-                    dropped.entire_message_hash,
-                    came,
-                    "the set is dropped",
-                ));
-                sds.handle_rival_refused(&came.message_id, &came.sender_id);
-                if came.send_id.is_none() {
-                    // It goes with the others.
-                    self.place(came, &send_id, counted, arrival, sds, events, now);
-                }
-                let of = (Some(&came.message_id), &came.sender_id, &send_id);
-                self.drop_message(of, dropped, sds, events, now);
+                self.on_false_message(&segment, dropped, position, arrival, context);
                 return true;
             }
             Outcome::Stored { .. } | Outcome::Reconstructed(_) => {}
         }
-        counted.ordinal = counted.ordinal.or(came.ordinal);
+        position.ordinal = position.ordinal.or(came.ordinal);
         self.counts.segments_received += 1;
-        self.place(came, &send_id, counted, arrival, sds, events, now);
-        let index = match header.slot {
-            Slot::Data(index) => Some(index),
-            Slot::Parity(_) => None,
-        };
+        self.place(came, &segment.send_id, position, arrival, context);
         match outcome {
             Outcome::Stored {
                 segments_needed,
                 hash_mismatch,
                 ..
             } => {
+                // Parity of `draft` alone does not tell how much of it there must be.
+                let doubted = hash_mismatch || segments_needed.is_none();
                 if hash_mismatch {
                     let hash = header.entire_message_hash;
-                    events.push_back(mismatch(hash, came, "more segments are awaited"));
+                    let more = mismatch(hash, came, "more segments are awaited");
+                    context.events.push_back(more);
                 }
-                // Parity of `draft` alone does not tell how much of it there must be.
-                if hash_mismatch || segments_needed.is_none() {
-                    sds.handle_content_doubted(&came.message_id, &came.sender_id, &send_id);
-                }
-                self.shared.keep_segment(&Kept {
-                    message_id: &came.message_id,
-                    sender_id: &came.sender_id,
-                    send_id: &send_id,
-                    content: &came.content,
-                    wire: arrival.data,
-                    kept_by_sds: sds.message(&came.message_id),
-                    payload_hash: header.entire_message_hash,
-                    index,
-                    authenticated: is_authenticated,
-                });
+                self.keep_segment(&segment, doubted, arrival, context);
             }
             Outcome::Reconstructed(found) => {
                 let of = Completing {
                     came,
-                    send_id: &send_id,
-                    index,
+                    send_id: &segment.send_id,
+                    index: segment.data_index(),
                 };
-                self.on_reconstructed(&of, *found, arrival, sds, events, now);
+                self.on_reconstructed(&of, *found, arrival, context);
             }
             Outcome::Discarded { .. } | Outcome::Dropped(_) => {}
         }
         true
+    }
+
+    /// What becomes of a segment that reassembly did not take; `None` where SDS hears of it all the same, since it
+    /// repeats what is here.
+    fn on_discarded(
+        &mut self,
+        segment: &Segment<'_>,
+        (reason, detail): (Discard, &str),
+        arrival: &Arrival<'_>,
+        context: &mut Context<'_>,
+    ) -> Option<bool> {
+        let came = segment.came;
+        match reason {
+            Discard::Undecodable | Discard::Invalid => {
+                let why = (FaultKind::SegmentInvalid, detail.to_owned());
+                self.discard(came, arrival, why, context);
+                Some(true)
+            }
+            Discard::Oversized | Discard::CountMismatch => {
+                let detail = format!("{}: {detail}", reason.name());
+                let why = (FaultKind::SegmentDiscarded, detail);
+                self.discard(came, arrival, why, context);
+                Some(true)
+            }
+            Discard::QuotaExceeded => {
+                // Not acknowledged: it may come again when there is room.
+                self.counts.segments_discarded += 1;
+                context
+                    .sds
+                    .handle_content_refused(&came.message_id, arrival.data, false);
+                Some(false)
+            }
+            Discard::AlreadyCompleted if !self.awaits_release(segment, context) => {
+                // Its id does not say to which message it belongs: to SDS it would begin another that
+                // never gets whole.
+                self.counts.segments_discarded += 1;
+                context.sds.handle_rival_surplus(&came.message_id);
+                context.sds.handle_content_surplus(&came.message_id);
+                Some(true)
+            }
+            Discard::AlreadyCompleted | Discard::Duplicate => None,
+        }
+    }
+
+    /// Whether the message of a segment is whole, and SDS has not released it. SDS may have done so and said it
+    /// behind what it says now.
+    fn awaits_release(&self, segment: &Segment<'_>, context: &Context<'_>) -> bool {
+        let (came, send_id) = (segment.came, &segment.send_id);
+        let payload_hash = &segment.header.entire_message_hash;
+        self.whole.contains(&segment.key, payload_hash)
+            && context
+                .sds
+                .is_reconstructed(&came.message_id, &came.sender_id, send_id)
+    }
+
+    /// All segments of a message are here, and it does not have its hash.
+    fn on_false_message(
+        &mut self,
+        segment: &Segment<'_>,
+        dropped: &Dropped,
+        position: Position,
+        arrival: &Arrival<'_>,
+        context: &mut Context<'_>,
+    ) {
+        let (came, send_id) = (segment.came, &segment.send_id);
+        let hash = dropped.entire_message_hash;
+        if is_alone(segment.header) {
+            // False from its sender or from its way: as if it had been lost, so that what follows waits for one that
+            // is not.
+            let again = mismatch(hash, came, "another copy is awaited");
+            context.events.push_back(again);
+            context
+                .sds
+                .handle_content_refused(&came.message_id, arrival.data, false);
+            return;
+        }
+        let dropped_event = mismatch(hash, came, "the set is dropped");
+        context.events.push_back(dropped_event);
+        context
+            .sds
+            .handle_rival_refused(&came.message_id, &came.sender_id);
+        if came.send_id.is_none() {
+            // It goes with the others.
+            self.place(came, send_id, position, arrival, context);
+        }
+        let of = (Some(&came.message_id), &came.sender_id, send_id);
+        self.drop_message(of, dropped, context);
+    }
+
+    /// Keeps a segment until its message is whole. Where that is `doubted`, SDS does not count on it.
+    fn keep_segment(
+        &mut self,
+        segment: &Segment<'_>,
+        doubted: bool,
+        arrival: &Arrival<'_>,
+        context: &mut Context<'_>,
+    ) {
+        let (came, send_id) = (segment.came, &segment.send_id);
+        if doubted {
+            context
+                .sds
+                .handle_content_doubted(&came.message_id, &came.sender_id, send_id);
+        }
+        self.shared.keep_segment(&Kept {
+            message_id: &came.message_id,
+            sender_id: &came.sender_id,
+            send_id,
+            content: &came.content,
+            wire: arrival.data,
+            kept_by_sds: context.sds.message(&came.message_id),
+            payload_hash: segment.header.entire_message_hash,
+            index: segment.data_index(),
+            authenticated: segment.authenticated,
+        });
     }
 
     fn on_reconstructed(
@@ -436,9 +508,7 @@ impl Receiving {
         of: &Completing<'_>,
         found: Reconstructed,
         arrival: &Arrival<'_>,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) {
         let (came, send_id) = (of.came, of.send_id);
         let data_count = found.data_segment_count;
@@ -446,7 +516,7 @@ impl Receiving {
         let recovered = &found.data_segments_recovered;
         self.counts.segments_recovered += recovered.len() as u64;
         if arrival.observed {
-            events.extend(recovered.iter().map(|index| {
+            context.events.extend(recovered.iter().map(|index| {
                 Event::Segment(SegmentSeen {
                     stage: Stage::Recovered,
                     send_id: send_id.clone(),
@@ -459,7 +529,7 @@ impl Receiving {
             }));
         }
         if !found.bad_segments.is_empty() {
-            events.push_back(fault(
+            context.events.push_back(fault(
                 FaultKind::FalseSegments,
                 &came.sender_id,
                 prefix(&found.entire_message_hash),
@@ -478,35 +548,35 @@ impl Receiving {
             message_id: &came.message_id,
             index: of.index,
             wire: arrival.data,
-            kept_by_sds: sds.message(&came.message_id),
+            kept_by_sds: context.sds.message(&came.message_id),
         };
-        let told = self.whole.keep(
+        let release_id = self.whole.keep(
             (&came.sender_id, send_id),
             found.payload,
             found.entire_message_hash,
             Some(&completed),
             &mut self.shared,
         );
-        let Some(told) = told else {
-            sds.handle_content_surplus(&came.message_id);
+        let Some(release_id) = release_id else {
+            context.sds.handle_content_surplus(&came.message_id);
             return;
         };
         self.counts.messages += 1;
         if content_count == 1 {
-            sds.handle_whole_content(
+            context.sds.handle_whole_content(
                 &came.message_id,
                 &came.sender_id,
                 &came.content,
                 arrival.data,
             );
         }
-        sds.handle_send_reconstructed(
+        context.sds.handle_send_reconstructed(
             Some(&came.message_id),
             &came.sender_id,
-            &told,
+            &release_id,
             content_count,
             &inferred,
-            now,
+            context.now,
         );
     }
 
@@ -538,9 +608,7 @@ impl Receiving {
         came: Content,
         send_sender_id: &Arc<str>,
         arrival: &Arrival<'_>,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) {
         let Some(send_id) = &came.send_id else {
             return;
@@ -552,13 +620,13 @@ impl Receiving {
         let Slot::Parity(index) = segment.header.slot else {
             return;
         };
-        sds.handle_parity_heard(send_id, u32::from(index));
-        if !sds.is_partial(send_sender_id, send_id) {
+        context.sds.handle_parity_heard(send_id, u32::from(index));
+        if !context.sds.is_partial(send_sender_id, send_id) {
             return;
         }
         let key = payload_key(send_sender_id, send_id);
         let receipt = Receipt {
-            now_ms: now.monotonic_ms,
+            now_ms: context.now.monotonic_ms,
             sender: Some(&came.sender_id),
             authenticated: arrival.authenticated_sender == Some(&*came.sender_id),
             message_key: Some(&key),
@@ -576,12 +644,14 @@ impl Receiving {
                     send_id: &send_id,
                     index: None,
                 };
-                self.on_reconstructed(&of, *found, arrival, sds, events, now);
+                self.on_reconstructed(&of, *found, arrival, context);
             }
             Some(Outcome::Stored { segments_held, .. }) => {
                 self.counts.segments_received += 1;
                 let held = u32::try_from(segments_held).unwrap_or(u32::MAX);
-                sds.handle_parity_taken(send_sender_id, send_id, held, now);
+                context
+                    .sds
+                    .handle_parity_taken(send_sender_id, send_id, held, context.now);
             }
             _ => self.counts.segments_discarded += 1,
         }
@@ -627,13 +697,13 @@ impl Receiving {
         sender_id: Arc<str>,
         send_id: &Name,
         deliveries: &mut Deliveries,
-        events: &mut Events,
+        events: &mut VecDeque<Event>,
         now: Now,
     ) {
         match self.whole.release(&sender_id, send_id) {
             Some(whole) => deliveries.push(Delivery {
                 sender_id,
-                send_id: Some(whole.stored),
+                send_id: Some(whole.stored_id),
                 payload_hash: whole.payload_hash,
                 payload: whole.payload,
                 redelivered: false,
@@ -650,9 +720,9 @@ impl Receiving {
 
     // --- what does not get whole ----------------------------------------------------------------
 
-    pub fn expire(&mut self, sds: &mut Machine, events: &mut Events, now: Now) {
-        for dropped in self.reassembler.expire(now.monotonic_ms) {
-            self.on_dropped(&dropped, sds, events, now);
+    pub fn expire(&mut self, context: &mut Context<'_>) {
+        for dropped in self.reassembler.expire(context.now.monotonic_ms) {
+            self.on_dropped(&dropped, context);
         }
     }
 
@@ -661,18 +731,18 @@ impl Receiving {
     }
 
     /// Partial messages went to make room.
-    fn on_evicted(&mut self, sds: &mut Machine, events: &mut Events, now: Now) {
+    fn on_evicted(&mut self, context: &mut Context<'_>) {
         for dropped in self.reassembler.poll_dropped() {
-            self.on_dropped(&dropped, sds, events, now);
+            self.on_dropped(&dropped, context);
         }
     }
 
-    fn on_dropped(&mut self, dropped: &Dropped, sds: &mut Machine, events: &mut Events, now: Now) {
+    fn on_dropped(&mut self, dropped: &Dropped, context: &mut Context<'_>) {
         let key = dropped.message_key.as_deref().unwrap_or_default();
         if let Some((sender_id, send_id)) = split_payload_key(key) {
             let sender_id = Arc::from(sender_id);
             let of = (None, &sender_id, &Name::new(send_id));
-            self.drop_message(of, dropped, sds, events, now);
+            self.drop_message(of, dropped, context);
         }
     }
 
@@ -681,22 +751,24 @@ impl Receiving {
         &mut self,
         (message_id, sender_id, send_id): (Option<&Name>, &Arc<str>, &Name),
         dropped: &Dropped,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) {
         let key = payload_key(sender_id, send_id);
         let hash = &dropped.entire_message_hash;
         let contents = self.shared.drop_segments(&key, hash);
         for message_id in &contents {
             // What SDS knows by its log it forgets below.
-            sds.handle_rival_refused(message_id, sender_id);
+            context.sds.handle_rival_refused(message_id, sender_id);
         }
         // Another one of its sender may be spelled like it.
-        let held = || contents.iter().find(|message_id| sds.holds(message_id));
+        let held = || {
+            contents
+                .iter()
+                .find(|message_id| context.sds.holds(message_id))
+        };
         let message_id = message_id.or_else(held);
         let reason = dropped.reason.name().to_owned();
-        events.push_back(fault(
+        context.events.push_back(fault(
             FaultKind::MessageDropped,
             sender_id,
             prefix(hash),
@@ -704,12 +776,20 @@ impl Receiving {
         ));
         // Where it was false or there was no room, it is not taken up again from what is kept.
         let keep = dropped.reason == Drop::Expired;
-        if sds.handle_send_abandoned(message_id.map(Name::as_str), sender_id, send_id, keep, now) {
-            events.push_back(Event::MessageGivenUp(HistoryEntry {
-                message_id: hex(hash),
-                retrieval_hint: None,
-                sender_id: Some(sender_id.to_string()),
-            }));
+        if context.sds.handle_send_abandoned(
+            message_id.map(Name::as_str),
+            sender_id,
+            send_id,
+            keep,
+            context.now,
+        ) {
+            context
+                .events
+                .push_back(Event::MessageGivenUp(HistoryEntry {
+                    message_id: hex(hash),
+                    retrieval_hint: None,
+                    sender_id: Some(sender_id.to_string()),
+                }));
         }
     }
 
@@ -719,13 +799,16 @@ impl Receiving {
         came: &Content,
         arrival: &Arrival<'_>,
         (kind, detail): (FaultKind, String),
-        sds: &mut Machine,
-        events: &mut Events,
+        context: &mut Context<'_>,
     ) {
         self.counts.segments_discarded += 1;
         let name = came.message_id.to_string();
-        events.push_back(fault(kind, &came.sender_id, name, detail));
-        sds.handle_content_refused(&came.message_id, arrival.data, true);
+        context
+            .events
+            .push_back(fault(kind, &came.sender_id, name, detail));
+        context
+            .sds
+            .handle_content_refused(&came.message_id, arrival.data, true);
     }
 
     /// What is held is held for something.
@@ -744,7 +827,7 @@ impl Receiving {
             &waiting,
             |key, hash| {
                 let key = split_payload_key(key)
-                    .map(|(sender_id, send_id)| payload_key(sender_id, told_of(send_id)));
+                    .map(|(sender_id, send_id)| payload_key(sender_id, release_id_of(send_id)));
                 key.is_some_and(|key| self.reassembler.is_partial(&key, hash))
             },
         );
@@ -756,9 +839,7 @@ impl Receiving {
     pub fn restore(
         &mut self,
         stored: Stored,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
+        context: &mut Context<'_>,
     ) -> Result<(), RestoreError> {
         let completions = stored.completions.iter();
         let completions =
@@ -770,18 +851,12 @@ impl Receiving {
             }
         }
         for segment in stored.segments {
-            self.receive_again(segment, sds, events, now);
+            self.receive_again(segment, context);
         }
         Ok(())
     }
 
-    fn receive_again(
-        &mut self,
-        stored: StoredSegment,
-        sds: &mut Machine,
-        events: &mut Events,
-        now: Now,
-    ) {
+    fn receive_again(&mut self, stored: StoredSegment, context: &mut Context<'_>) {
         let StoredSegment {
             key: own_key,
             record,
@@ -798,7 +873,7 @@ impl Receiving {
         // As if it came now: while nobody listened nothing could come, and the clock may have been set
         // meanwhile.
         let receipt = Receipt {
-            now_ms: now.monotonic_ms,
+            now_ms: context.now.monotonic_ms,
             sender: Some(&sender_id),
             authenticated: record.authenticated,
             message_key: Some(&key),
@@ -807,42 +882,65 @@ impl Receiving {
             Outcome::Reconstructed(found) => {
                 // With a larger work budget than the earlier life had.
                 let content_count = found.data_segment_count + found.parity_segment_count;
-                let told = self.whole.keep(
+                let release_id = self.whole.keep(
                     (&sender_id, &send_id),
                     found.payload,
                     found.entire_message_hash,
                     None,
                     &mut self.shared,
                 );
-                if let Some(told) = told {
+                if let Some(release_id) = release_id {
                     self.counts.messages += 1;
                     let content_count = content_count as u32;
                     let message_id = record.message_id.as_deref();
-                    sds.handle_send_reconstructed(
+                    context.sds.handle_send_reconstructed(
                         message_id,
                         &sender_id,
-                        &told,
+                        &release_id,
                         content_count,
                         &[],
-                        now,
+                        context.now,
                     );
                 }
             }
             Outcome::Dropped(dropped) => {
                 let of = (record.message_id.as_ref(), &sender_id, &send_id);
-                self.drop_message(of, &dropped, sds, events, now);
+                self.drop_message(of, &dropped, context);
             }
             // Where limits or the wire are others than in the earlier life.
             Outcome::Discarded { reason, .. } if reason != Discard::Duplicate => {
                 self.shared.forget_segment(&key, &own_key);
                 if let Some((message_id, wire)) = record.message_id.zip(wire) {
                     let invalid = reason != Discard::QuotaExceeded;
-                    sds.handle_content_refused(&message_id, &wire, invalid);
+                    context
+                        .sds
+                        .handle_content_refused(&message_id, &wire, invalid);
                 }
             }
             Outcome::Stored { .. } | Outcome::Discarded { .. } => {}
         }
-        self.on_evicted(sds, events, now);
+        self.on_evicted(context);
+    }
+}
+
+/// A segment that came, and the message that it belongs to.
+struct Segment<'a> {
+    came: &'a Content,
+    header: &'a Header,
+    send_id: Name,
+    /// What reassembly knows the message by.
+    key: Box<[u8]>,
+    /// Whether the cipher proves its sender.
+    authenticated: bool,
+}
+
+impl Segment<'_> {
+    /// `None` for parity.
+    fn data_index(&self) -> Option<u8> {
+        match self.header.slot {
+            Slot::Data(index) => Some(index),
+            Slot::Parity(_) => None,
+        }
     }
 }
 
@@ -855,8 +953,8 @@ struct Completing<'a> {
 }
 
 /// The send that a segment belongs to.
-fn send_id_of(came: &Content, header: &Header, counted: Counted) -> Name {
-    let is_single = counted.content_count == Some(1);
+fn send_id_of(came: &Content, header: &Header, position: Position) -> Name {
+    let is_single = position.content_count == Some(1);
     if is_single && is_rival(&came.message_id) {
         // Of the messages that share an id each is one of its own.
         return came.message_id.clone();
@@ -874,7 +972,7 @@ fn send_id_of(came: &Content, header: &Header, counted: Counted) -> Name {
 /// its id names, or by that id, as if no other one had it.
 fn key_of(came: &Content, send_id: &Name) -> Box<[u8]> {
     let named = came.send_id.as_deref();
-    payload_key(&came.sender_id, named.unwrap_or(told_of(send_id)))
+    payload_key(&came.sender_id, named.unwrap_or(release_id_of(send_id)))
 }
 
 /// What a content lies in, where that may be kept for it.

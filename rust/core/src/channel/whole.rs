@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::records::{payload_key, split_payload_key};
 use super::shared_bytes::{Completed, SharedBytes};
-use super::{is_rival, told_of};
+use super::{is_rival, release_id_of};
 use crate::keccak::keccak256;
 use crate::maps::HashMap;
 #[cfg(debug_assertions)]
@@ -15,12 +15,13 @@ use crate::sds::Machine;
 use crate::sds::{Name, rival_name};
 use crate::wire::segment::HASH_LENGTH;
 
-/// A message that waits, and the send id that it is stored under.
+/// A message that waits for its release.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub payload: Payload,
     pub payload_hash: [u8; HASH_LENGTH],
-    pub stored: Name,
+    /// The send id under which it is stored.
+    pub stored_id: Name,
 }
 
 /// Keeps each under a name that no other one has while it is stored.
@@ -29,7 +30,7 @@ pub(super) struct Whole {
 /// are delivered.
 #[derive(Debug, Default)]
 pub(super) struct WholeMessages {
-    /// By the sender, and the send id that SDS was told.
+    /// By the sender and the release id: the send id under which SDS releases it.
     waiting: HashMap<Box<[u8]>, Whole>,
     size_bytes: usize,
 }
@@ -52,8 +53,7 @@ impl WholeMessages {
 
     /// Keeps a message until it is released and its delivery ends.
     ///
-    /// Gives the send id by which SDS is told of it; `None` where this very message waits for its
-    /// delivery already.
+    /// Gives its release id; `None` where this very message waits for its delivery already.
     pub fn keep(
         &mut self,
         (sender_id, send_id): (&Arc<str>, &Name),
@@ -62,13 +62,13 @@ impl WholeMessages {
         completed: Option<&Completed<'_>>,
         shared: &mut SharedBytes,
     ) -> Option<Name> {
-        let (mut told, mut stored) = (send_id.clone(), send_id.clone());
+        let (mut release_id, mut stored_id) = (send_id.clone(), send_id.clone());
         let mut key = payload_key(sender_id, send_id);
         // One that waits may be stored under another name than that of its send.
         let waits = self.waiting.contains_key(&key);
         if waits || shared.keeps_payload(&key) {
-            stored = rival_name(send_id, sender_id, &payload.to_vec());
-            let stored_key = payload_key(sender_id, &stored);
+            stored_id = rival_name(send_id, sender_id, &payload.to_vec());
+            let stored_key = payload_key(sender_id, &stored_id);
             // The name of a rival is that of its content.
             let is_kept = is_rival(send_id) || shared.keeps_payload(&stored_key);
             shared.drop_segments(&key, &payload_hash);
@@ -77,13 +77,14 @@ impl WholeMessages {
             }
             if waits {
                 // The send is released with the other one.
-                told = stored.clone();
+                release_id = stored_id.clone();
             }
             key = stored_key;
         }
         shared.keep_payload(key, &payload, payload_hash, completed);
-        self.insert(payload_key(sender_id, &told), payload, payload_hash, stored);
-        Some(told)
+        let release_key = payload_key(sender_id, &release_id);
+        self.insert(release_key, payload, payload_hash, stored_id);
+        Some(release_id)
     }
 
     fn insert(
@@ -91,13 +92,13 @@ impl WholeMessages {
         key: Box<[u8]>,
         payload: Payload,
         payload_hash: [u8; HASH_LENGTH],
-        stored: Name,
+        stored_id: Name,
     ) {
         self.size_bytes += payload.len();
         let whole = Whole {
             payload,
             payload_hash,
-            stored,
+            stored_id,
         };
         if let Some(former) = self.waiting.insert(key, whole) {
             self.size_bytes -= former.payload.len();
@@ -111,7 +112,7 @@ impl WholeMessages {
         Some(whole)
     }
 
-    /// Each waits in SDS too, by the name that it was told, and nothing waits there that is not here.
+    /// Each waits in SDS too, by its release id, and nothing waits there that is not here.
     ///
     /// Gives the keys under which they are stored.
     #[cfg(debug_assertions)]
@@ -126,24 +127,24 @@ impl WholeMessages {
         assert_eq!(self.size_bytes, size_bytes);
         let stored = self.waiting.iter().filter_map(|(key, whole)| {
             let (sender_id, _) = split_payload_key(key)?;
-            Some(payload_key(sender_id, &whole.stored))
+            Some(payload_key(sender_id, &whole.stored_id))
         });
         stored.collect()
     }
 
     /// Takes back a stored message that no delivery holds; false where its key is damaged.
     pub fn restore(&mut self, key: &[u8], payload: Vec<u8>) -> bool {
-        let Some((sender_id, stored)) = split_payload_key(key) else {
+        let Some((sender_id, stored_id)) = split_payload_key(key) else {
             return false;
         };
-        // What SDS was told by another name was released at once.
-        let told = payload_key(sender_id, told_of(stored));
+        // What SDS knew by another release id was released at once.
+        let release_key = payload_key(sender_id, release_id_of(stored_id));
         let payload_hash = keccak256(&payload);
         self.insert(
-            told,
+            release_key,
             Payload::from(payload),
             payload_hash,
-            Name::new(stored),
+            Name::new(stored_id),
         );
         true
     }
