@@ -53,19 +53,19 @@ pub enum Event {
 
 /// How a segment came to be here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum SegmentStage {
     /// It arrived.
     Received,
     /// Parity brought it back.
     Recovered,
 }
 
-impl Stage {
+impl SegmentStage {
     /// The stage's name in the API.
     pub const fn name(self) -> &'static str {
         match self {
-            Stage::Received => "received",
-            Stage::Recovered => "recovered",
+            SegmentStage::Received => "received",
+            SegmentStage::Recovered => "recovered",
         }
     }
 }
@@ -74,7 +74,7 @@ impl Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentSeen {
     /// How.
-    pub stage: Stage,
+    pub stage: SegmentStage,
     /// The send that it belongs to.
     pub send_id: Name,
     /// Its place: data first.

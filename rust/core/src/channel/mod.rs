@@ -40,10 +40,10 @@ pub use dispatch::{
     PROPAGATION_TIMEOUT_MS,
 };
 pub use division::{Division, TooSmall, divide};
-pub use events::{Event, Fault, FaultKind, SegmentSeen, Stage};
+pub use events::{Event, Fault, FaultKind, SegmentSeen, SegmentStage};
 pub use own::{
-    Chunks, Kind, Listened, Outcome, OutcomeKind, OwnSend, OwnSends, SETTLED_REMEMBERED_MAX,
-    Stage as FailureStage, Told,
+    Chunks, FailureStage, Kind, Listened, Outcome, OutcomeKind, OwnSend, OwnSends,
+    SETTLED_REMEMBERED_MAX, Told,
 };
 pub use parity::make_parity;
 pub use receiving::{Arrival, Counts};

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::deliveries::{Deliveries, Delivery};
-use super::events::{Event, Fault, FaultKind, SegmentSeen, Stage};
+use super::events::{Event, Fault, FaultKind, SegmentSeen, SegmentStage};
 use super::records::{payload_key, split_payload_key};
 use super::restore_error::RestoreError;
 use super::restored::{Stored, StoredSegment};
@@ -297,7 +297,7 @@ impl Receiving {
     ) {
         if arrival.observed {
             context.events.push_back(Event::Segment(SegmentSeen {
-                stage: Stage::Received,
+                stage: SegmentStage::Received,
                 send_id: send_id.clone(),
                 ordinal: position.ordinal.unwrap_or(0),
                 sender_id: Arc::clone(&came.sender_id),
@@ -518,7 +518,7 @@ impl Receiving {
         if arrival.observed {
             context.events.extend(recovered.iter().map(|index| {
                 Event::Segment(SegmentSeen {
-                    stage: Stage::Recovered,
+                    stage: SegmentStage::Recovered,
                     send_id: send_id.clone(),
                     ordinal: *index as u32,
                     sender_id: Arc::clone(&came.sender_id),

@@ -42,7 +42,7 @@ fn observe(bob: &mut Bob, message: &Message) {
 }
 
 /// The segments that were told, each by how it came, its place and the counts of its message.
-fn seen(bob: &Bob) -> Vec<(Stage, u32, Option<u32>, Option<u32>)> {
+fn seen(bob: &Bob) -> Vec<(SegmentStage, u32, Option<u32>, Option<u32>)> {
     let seen = bob.events.iter().filter_map(|event| match event {
         Event::Segment(seen) => Some((
             seen.stage,
@@ -393,10 +393,10 @@ fn the_place_of_draft_parity_is_that_which_its_id_names() {
     let draft = *bob.segmentation.parameters.settings();
     let contents = parts(draft, &payload(1, 2 * SEGMENT_BYTES));
     hear_as_it_is(&mut bob, &message("alice", &id(ONE, 3), &contents[3]));
-    assert_eq!(seen(&bob), [(Stage::Received, 3, None, None)]);
+    assert_eq!(seen(&bob), [(SegmentStage::Received, 3, None, None)]);
     bob.events.clear();
     hear_as_it_is(&mut bob, &message("alice", "plain", &contents[3]));
-    assert_eq!(seen(&bob), [(Stage::Received, 0, None, None)]);
+    assert_eq!(seen(&bob), [(SegmentStage::Received, 0, None, None)]);
 }
 
 #[test]
@@ -413,11 +413,11 @@ fn each_segment_is_told_in_its_turn_to_who_observes() {
     bob.take_events();
     let (data, all) = (Some(3), Some(6));
     let expected = [
-        (Stage::Received, 0, data, all),
-        (Stage::Received, 5, data, all),
-        (Stage::Received, 3, data, all),
-        (Stage::Recovered, 1, data, all),
-        (Stage::Recovered, 2, data, all),
+        (SegmentStage::Received, 0, data, all),
+        (SegmentStage::Received, 5, data, all),
+        (SegmentStage::Received, 3, data, all),
+        (SegmentStage::Recovered, 1, data, all),
+        (SegmentStage::Recovered, 2, data, all),
     ];
     assert_eq!(seen(&bob), expected);
     let (counts, _) = bob.channel.counts();
@@ -435,7 +435,7 @@ fn a_payload_that_draft_sends_as_it_is_is_a_message_of_one_content() {
     let real = payload(1, SEGMENT_BYTES - 40);
     let mut bob = with_wire(WireFormat::Draft);
     hear_as_it_is(&mut bob, &message("alice", &id(ONE, 0), &real));
-    assert_eq!(seen(&bob), [(Stage::Received, 0, Some(1), Some(1))]);
+    assert_eq!(seen(&bob), [(SegmentStage::Received, 0, Some(1), Some(1))]);
     assert!(bob.holds(&id(ONE, 0)));
     assert_eq!(bob.released, [&*real]);
     assert_eq!(bob.channel.counts().0.messages, 1);

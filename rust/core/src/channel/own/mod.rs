@@ -12,7 +12,7 @@ mod sends;
 mod stored;
 mod told;
 
-pub use send::{OutcomeKind, OwnSend, Stage};
+pub use send::{FailureStage, OutcomeKind, OwnSend};
 pub use sends::{OwnSends, SETTLED_REMEMBERED_MAX};
 pub use told::{Chunks, Kind, Listened, Outcome, Told};
 

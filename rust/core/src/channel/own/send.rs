@@ -6,19 +6,19 @@ use crate::sds::{Name, Ordinals};
 
 /// What was being done when a message failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum FailureStage {
     /// It was handed to the network.
     Dispatch,
     /// It was sent, and acknowledgements were waited for.
     Delivery,
 }
 
-impl Stage {
+impl FailureStage {
     /// The stage's name in the API.
     pub const fn name(self) -> &'static str {
         match self {
-            Stage::Dispatch => "dispatch",
-            Stage::Delivery => "delivery",
+            FailureStage::Dispatch => "dispatch",
+            FailureStage::Delivery => "delivery",
         }
     }
 }
@@ -28,7 +28,7 @@ impl Stage {
 pub enum OutcomeKind {
     /// The network has all of it.
     Sent,
-    /// Those who must have it have it.
+    /// The participants that must have it have it.
     Delivered,
     /// It failed.
     Failed,
@@ -51,7 +51,7 @@ impl OutcomeKind {
         }
     }
 
-    /// That of a name.
+    /// The kind of this name.
     pub fn named(name: &str) -> Option<Self> {
         OutcomeKind::ALL
             .into_iter()
@@ -71,13 +71,13 @@ pub struct OwnSend {
     pub data_count: u32,
     /// Data and parity segments that leave without being asked for.
     pub content_count: u32,
-    /// Those handed to the node.
+    /// Segments that were handed to the node.
     pub sending: Ordinals,
-    /// Those that the network took.
+    /// Segments that the network took.
     pub propagated: Ordinals,
     /// Parity that can never be sent.
     pub left_out: Ordinals,
-    /// Those that a store has.
+    /// Segments that a store has.
     pub stored: Ordinals,
     /// Data that some participant holds.
     pub acknowledged: Ordinals,
@@ -90,7 +90,7 @@ pub struct OwnSend {
     /// Whether it counts as delivered.
     pub delivered: bool,
     /// Why and where it failed.
-    pub failure: Option<(Stage, Arc<str>)>,
+    pub failure: Option<(FailureStage, Arc<str>)>,
     /// Outcomes that the application was not told yet, each with the request that waits for it; what an
     /// earlier release stored does not name that.
     pub unannounced: Vec<(OutcomeKind, Option<Name>)>,

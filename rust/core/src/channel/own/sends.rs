@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
-use super::send::{OutcomeKind, OwnSend, Stage};
+use super::send::{FailureStage, OutcomeKind, OwnSend};
 use super::told::{Chunks, Kind, Listened, Outcome, Told};
 use crate::channel::restore_error::RestoreError;
 use crate::maps::HashMap;
@@ -367,11 +367,11 @@ impl OwnSends {
                 _ => &format!("{count} of {total} segments were not acknowledged"),
             };
             let error = format!("{what} after the last retransmission{store}");
-            (Stage::Delivery, error)
+            (FailureStage::Delivery, error)
         } else {
             let missing = total - send.propagated.count();
             let error = format!("{missing} of {total} segments could not be handed to the network");
-            (Stage::Dispatch, error)
+            (FailureStage::Dispatch, error)
         };
         self.fail(&send_id, stage, error.into());
     }
@@ -405,9 +405,9 @@ impl OwnSends {
             tell_chunks(&mut self.told, send, what, failed);
         }
         let stage = if send.sent {
-            Stage::Delivery
+            FailureStage::Delivery
         } else {
-            Stage::Dispatch
+            FailureStage::Dispatch
         };
         self.fail(&send_id, stage, error);
     }
@@ -547,7 +547,7 @@ impl OwnSends {
         self.settle(send_id);
     }
 
-    fn fail(&mut self, send_id: &Name, stage: Stage, error: Arc<str>) {
+    fn fail(&mut self, send_id: &Name, stage: FailureStage, error: Arc<str>) {
         if let Some((_, send)) = find(&mut self.sends, send_id) {
             send.failure = Some((stage, error));
         }
@@ -649,7 +649,7 @@ fn tell_outcome(
         },
         OutcomeKind::Failed => {
             let failure = send.failure.clone();
-            let (stage, error) = failure.unwrap_or((Stage::Dispatch, "".into()));
+            let (stage, error) = failure.unwrap_or((FailureStage::Dispatch, "".into()));
             Outcome::Failed { stage, error }
         }
     };

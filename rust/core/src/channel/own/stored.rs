@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::send::{OutcomeKind, OwnSend, Stage};
+use super::send::{FailureStage, OutcomeKind, OwnSend};
 use crate::channel::records::SCHEMA_VERSION;
 use crate::channel::restore_error::RestoreError;
 use crate::sds::fields::{Reader, Writer};
@@ -109,8 +109,8 @@ fn of_fields(record: &[u8]) -> Option<OwnSend> {
     let flags = fields.byte()?;
     let failure = match fields.byte()? {
         0 => None,
-        1 => Some((Stage::Dispatch, fields.text()?)),
-        _ => Some((Stage::Delivery, fields.text()?)),
+        1 => Some((FailureStage::Dispatch, fields.text()?)),
+        _ => Some((FailureStage::Delivery, fields.text()?)),
     };
     let mut unannounced = Vec::new();
     for _ in 0..fields.int()? {
@@ -159,8 +159,8 @@ fn of_json(record: &[u8]) -> Result<OwnSend, RestoreError> {
     let form: Option<String> = optional(&fields, "form")?;
     let stage = match stage.as_deref().unwrap_or_default() {
         "" => None,
-        "delivery" => Some(Stage::Delivery),
-        _ => Some(Stage::Dispatch),
+        "delivery" => Some(FailureStage::Delivery),
+        _ => Some(FailureStage::Dispatch),
     };
     let unannounced: Option<Vec<_>> = unannounced.iter().map(|entry| waiting(entry)).collect();
     Ok(OwnSend {

@@ -752,8 +752,8 @@ fn every_field_is_stored() {
 fn what_a_send_has_come_to_is_stored_whatever_that_is() {
     let failures = [
         None,
-        Some((Stage::Dispatch, "why".into())),
-        Some((Stage::Delivery, "why".into())),
+        Some((FailureStage::Dispatch, "why".into())),
+        Some((FailureStage::Delivery, "why".into())),
     ];
     for failure in failures {
         for (sent, delivered) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -778,7 +778,7 @@ fn outcomes_that_earlier_releases_stored_are_told_once_each() {
     assert!(delivered.sent && delivered.delivered && delivered.failure.is_none());
     assert_eq!(delivered.delivered_to, [bob(), "carol".into()]);
     let failed = read(r#","error":"why","error_stage":"dispatch""#).failure;
-    assert_eq!(failed, Some((Stage::Dispatch, "why".into())));
+    assert_eq!(failed, Some((FailureStage::Dispatch, "why".into())));
     assert_eq!(read(r#","error":"","error_stage":"""#).failure, None);
     let mask = |digits: usize| record(&format!(r#","sending":{}"#, "9".repeat(digits)));
     assert!(OwnSend::decode(mask(2_000).as_bytes()).is_ok());
@@ -817,7 +817,7 @@ fn what_earlier_releases_stored_is_read() {
         (&*send.form, send.sent, send.delivered),
         ("raw leopard", true, false)
     );
-    assert_eq!(send.failure, Some((Stage::Delivery, "why".into())));
+    assert_eq!(send.failure, Some((FailureStage::Delivery, "why".into())));
     let mut sends = none_yet(DeliveredWhen::Any);
     sends
         .restore("s".into(), record.as_bytes())

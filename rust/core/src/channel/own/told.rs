@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::send::{OutcomeKind, Stage};
+use super::send::{FailureStage, OutcomeKind};
 use crate::channel::dispatch::DropReason;
 use crate::sds::Name;
 
@@ -108,7 +108,7 @@ pub enum Chunks {
 pub enum Outcome {
     /// The network has all of it.
     Sent,
-    /// Those who must have it have it.
+    /// The participants that must have it have it.
     Delivered {
         /// Who has it.
         to: Vec<Arc<str>>,
@@ -116,7 +116,7 @@ pub enum Outcome {
     /// It failed.
     Failed {
         /// Where.
-        stage: Stage,
+        stage: FailureStage,
         /// Why.
         error: Arc<str>,
     },
