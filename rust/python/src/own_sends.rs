@@ -21,7 +21,7 @@ pub struct OwnSends {
 }
 
 impl OwnSends {
-    /// Those of `machine`, which is that of a channel.
+    /// The sends of `machine`, which is a channel's.
     pub fn of(machine: Py<Participant>) -> Self {
         OwnSends { machine }
     }
@@ -124,7 +124,7 @@ pub struct SendProgress {
 }
 
 impl SendProgress {
-    /// That of a send, as it is now.
+    /// The progress of a send, as it is now.
     pub fn of(send: &OwnSend) -> Self {
         let (stage, error) = match &send.failure {
             Some((stage, error)) => (stage.name(), error.to_string()),

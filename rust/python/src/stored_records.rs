@@ -61,13 +61,13 @@ impl ChangedRecords {
         Arc::clone(&self.locked())
     }
 
-    /// All of them, of which none is left.
+    /// Takes all records out.
     fn take(&self) -> Vec<Changed> {
         let records = std::mem::take(&mut *self.locked());
         Arc::unwrap_or_clone(records)
     }
 
-    /// Those of the core, and those of its owner.
+    /// The records of the core, with those of its owner beside them.
     pub fn of(records: Vec<Record>, beside: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut made = Vec::with_capacity(records.len());
         for record in records {

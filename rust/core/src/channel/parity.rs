@@ -36,8 +36,8 @@ pub fn make_parity(
     made_count
 }
 
-/// The same, as a send of ours was segmented, whatever is configured now: `form` names wire and code. Of a
-/// message that this is not known of none is made.
+/// [`make_parity`] in the form in which a send of ours was segmented, whatever is configured now: `form` names
+/// wire and code. None is made of a send whose form is not known.
 pub(super) fn make_as_segmented(
     machine: &mut Machine,
     send_id: &str,

@@ -38,7 +38,7 @@ pub fn rows<'a>(content: &'a [u8], token: &'a [u8], after: u64) -> Rows<'a> {
     }
 }
 
-/// Those behind the `after`-th commit, each one more than the last.
+/// The rows behind the `after`-th commit, numbered without a gap.
 pub struct Rows<'a> {
     content: &'a [u8],
     token: &'a [u8],

@@ -319,7 +319,7 @@ impl SharedQuota {
         self.count.record()
     }
 
-    /// The same where it changed since the last call.
+    /// The count, where it changed since the last call.
     pub fn poll_record(&mut self) -> Option<Record> {
         self.count.poll_record()
     }

@@ -44,7 +44,7 @@ pub enum DeliveredWhen {
 
 /// The configuration of a machine; names and meanings are those of `SdsConfig` and `SyncConfig`.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "python/shardwire/config.py describes each")]
+#[expect(missing_docs, reason = "python/shardwire/config/sds.py describes each")]
 pub struct Config {
     pub wire_format: WireFormat,
     pub message_id: MessageIdRule,

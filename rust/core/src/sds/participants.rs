@@ -115,7 +115,7 @@ impl Participants {
         self.live_ms.get(sender_id).copied()
     }
 
-    /// Those who spoke after `monotonic_ms`, other than out of a store, the latest first.
+    /// Participants heard from the network, not from a store, after `monotonic_ms`; the latest first.
     pub fn live_since(&self, monotonic_ms: i64) -> impl Iterator<Item = &Arc<str>> {
         let live = self
             .live_ms

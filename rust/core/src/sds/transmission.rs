@@ -282,8 +282,8 @@ impl Machine {
         history.compose_of(&mut self.log, size, sources, budget)
     }
 
-    /// That of a sync: what was received since we last spoke, what may not have been heard, and what
-    /// others lack, with hints, so that they can fetch it.
+    /// The history of a sync: what was received since we last spoke, what may not have been heard, and what others
+    /// lack, with hints, so that they can fetch it.
     fn history_of_sync(&mut self, sources: &[EntryRef], budget: usize) -> History {
         let owed: Vec<EntryRef> = self.anti_entropy.owed().collect();
         let size = self.config.causal_history_size;

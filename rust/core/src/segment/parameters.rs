@@ -178,7 +178,7 @@ impl Parameters {
         &self.settings
     }
 
-    /// The same for a payload that leaves without parity.
+    /// These parameters without parity.
     pub(super) fn without_parity(mut self) -> Self {
         self.settings.enable_reed_solomon = false;
         self.data_segment_count_max = u64::from(self.settings.max_total_segments) - 1;

@@ -24,7 +24,7 @@ pub struct Allowance {
 pub enum DropReason {
     /// No place is left.
     Reached,
-    /// Those that are left are kept for others.
+    /// The places that are left are kept for other messages.
     Approached,
 }
 

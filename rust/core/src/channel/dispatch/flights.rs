@@ -118,7 +118,7 @@ impl Flights {
         Some(flight)
     }
 
-    /// Those of a send that were not handed to the node.
+    /// Takes the messages of a send that were not handed to the node.
     pub fn take_prepared(&mut self, send_id: &str) -> Vec<Transmit> {
         let mut ids = self.of_send(send_id);
         ids.retain(|id| self.by_id[id].left_ms.is_none());
@@ -132,8 +132,8 @@ impl Flights {
         self.answered_left_ms = self.answered_left_ms.max(left_ms.unwrap_or(0));
     }
 
-    /// Those that the node has said nothing of for `PROPAGATION_TIMEOUT_MS` since `not_before_ms`, or later
-    /// ones. Whoever is told of them takes them out, then calls `look_again`.
+    /// Messages of which the node has said nothing for `PROPAGATION_TIMEOUT_MS`, counted from `not_before_ms` at
+    /// the earliest. The caller takes them out, then calls `look_again`.
     pub fn overdue(&self, monotonic_ms: i64, not_before_ms: i64) -> Vec<u64> {
         if self.look_ms.is_none_or(|look_ms| look_ms > monotonic_ms) {
             return Vec::new();

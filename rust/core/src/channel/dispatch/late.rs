@@ -57,7 +57,7 @@ impl Late {
         self.transmits.iter().any(|late| late.kind == kind)
     }
 
-    /// Those of a send, which do not leave.
+    /// Takes out the messages of a send, which do not leave.
     pub fn take_send(&mut self, send_id: &str) -> VecDeque<Transmit> {
         self.firsts.remove(send_id.as_bytes());
         let is_of_send = |late: &Transmit| late.send_id.as_deref() == Some(send_id);

@@ -165,7 +165,7 @@ impl Channel {
         held.without(TransmitKind::Ephemeral)
     }
 
-    /// Kinds of which something waits for nothing but a rate limit.
+    /// Kinds held back only by a rate limit.
     fn held_kinds(&self, allowances: &[Allowance]) -> Kinds {
         let allowed = self.dispatch.allowed(allowances);
         let is_held = |kind: &TransmitKind| {

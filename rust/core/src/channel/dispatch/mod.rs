@@ -81,9 +81,9 @@ pub(super) struct Dispatch {
 pub struct DispatchCounts {
     /// Handed out, by kind.
     pub dispatched: [u64; TransmitKind::ALL.len()],
-    /// That the node failed to send.
+    /// Messages that the node failed to send.
     pub failures: u64,
-    /// That it refused until a time that it named.
+    /// Messages that the node refused until a time that it named.
     pub held: u64,
     /// Parity that can never be sent and is done without.
     pub parity_left_out: u64,

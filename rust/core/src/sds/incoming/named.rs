@@ -10,7 +10,7 @@ const FOR_EVER_MS: i64 = 1 << 62;
 /// Sends that one step gives up.
 const LOST_AT_ONCE_MAX: usize = 512;
 
-/// They wait for three periods, so they stand in three queues, each in the order of its deadlines.
+/// Sends are waited for during one of three periods: one queue each, in the order of its deadlines.
 ///
 /// What is named before anything else was heard of its sender may be older than this participant. In
 /// the first that this participant hears at all it most likely is: it is waited for while a sender
@@ -109,7 +109,7 @@ impl NamedSends {
             .min()
     }
 
-    /// Those whose time is over; of very many the first.
+    /// Takes the sends whose time is over, at most [`LOST_AT_ONCE_MAX`].
     pub fn take_lost(&mut self, sends: &Slab<IncomingSend>, monotonic_ms: i64) -> Vec<SendRef> {
         let mut lost = Vec::new();
         for queue in [&mut self.always, &mut self.before, &mut self.at_first] {

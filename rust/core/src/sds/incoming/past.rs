@@ -17,7 +17,7 @@ pub struct PastSends {
     half_max: usize,
     newer: Half,
     older: Half,
-    /// Those of the next record.
+    /// Fingerprints of the next record.
     unwritten: Vec<u64>,
     next_record: u32,
     /// For `poll_persist`: records that are new, and those that go.

@@ -1,6 +1,6 @@
 //! How a store finds a message.
 
-/// Those of the known networks are hashes of this length.
+/// Hints of the known networks are hashes of this length.
 const USUAL_BYTES: usize = 32;
 
 /// A retrieval hint, or none: it takes one word beside what it holds, and a usual one is in one piece.

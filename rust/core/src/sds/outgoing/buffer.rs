@@ -100,7 +100,7 @@ impl Outgoing {
         self.sends.wire(message_id)
     }
 
-    /// The same where it is stored.
+    /// As [`Self::wire`], for contents that are stored: not for made parity.
     pub fn stored_wire(&self, message_id: &[u8]) -> Option<&Octets> {
         self.sends.stored_wire(message_id)
     }

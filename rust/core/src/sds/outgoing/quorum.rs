@@ -11,7 +11,7 @@ use super::send::OutgoingSend;
 use crate::sds::config::DeliveredWhen;
 use crate::sds::participants::Participants;
 
-/// Those who must be able to reconstruct a send before its resending stops.
+/// The participants that must be able to reconstruct a send before its resending stops.
 #[derive(Debug)]
 pub enum Quorum {
     /// All of these.
@@ -155,7 +155,7 @@ impl Quorum {
         silent.cloned().collect()
     }
 
-    /// Those who are to have it: the named ones, or else any of `others`.
+    /// The participants that are to have it: the named ones, or else any of `others`.
     fn receivers<'a>(
         &'a self,
         others: impl Iterator<Item = &'a Arc<str>>,

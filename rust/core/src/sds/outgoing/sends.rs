@@ -92,7 +92,7 @@ impl Sends {
         self.content(self.find_content(message_id)?)?.wire.as_ref()
     }
 
-    /// The same where it is stored.
+    /// As [`Self::wire`], for contents that are stored: not for made parity.
     pub fn stored_wire(&self, message_id: &[u8]) -> Option<&Octets> {
         let content = self.content(self.find_content(message_id)?)?;
         content.wire.as_ref().filter(|_| !content.made)

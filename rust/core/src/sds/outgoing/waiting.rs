@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Ordinals of one send, the next one first.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Those that are not in a row with the rest, the next one last.
+    /// Ordinals before the range `rest`, the next one last.
     before: Vec<u32>,
     rest: Range<u32>,
 }

@@ -66,8 +66,8 @@ impl Lacking {
         }
     }
 
-    /// What came of a send on request is not enough: it is said at `at_ms` how much is lacking then, or
-    /// when that was to be said already.
+    /// What came of a send on request is not enough: others are asked again at `at_ms` for what is lacking then, or
+    /// earlier where that was due before.
     pub fn ask_again(&mut self, sender_id: &Arc<str>, send_id: Name, at_ms: i64) {
         let send = (Arc::clone(sender_id), send_id);
         self.again.entry(send).or_insert(at_ms);
@@ -76,7 +76,7 @@ impl Lacking {
         }
     }
 
-    /// That much of a send need not be said.
+    /// Nobody is asked again for what is lacking of a send.
     pub fn ask_no_more(&mut self, sender_id: &Arc<str>, send_id: &Name) {
         if !self.again.is_empty() {
             self.again.remove(&(Arc::clone(sender_id), send_id.clone()));
