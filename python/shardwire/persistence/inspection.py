@@ -143,12 +143,15 @@ def _read_at_once(
 
 
 def _mode(place: Path) -> str:
-    """SQLite makes files beside a database with a log to read it, which a backup or another's directory may not take.
+    """SQLite makes files beside a database with a log to read it, which a backup or another's directory may not take,
+    and who may only read leaves them there.
 
     One at rest has no log, and nobody who is using it.
     """
-    is_at_rest = not place.with_name(f"{place.name}-wal").is_file()
-    return "mode=ro&immutable=1" if is_at_rest and not _can_write_beside(place) else "mode=ro"
+    if place.with_name(f"{place.name}-wal").is_file():
+        # Who closes it last, and may write, moves the log of a killed process into the database.
+        return "mode=ro"
+    return "mode=rw" if _can_write_beside(place) and os.access(place, os.W_OK) else "mode=ro&immutable=1"
 
 
 def _can_write_beside(place: Path) -> bool:

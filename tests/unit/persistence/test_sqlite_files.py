@@ -150,6 +150,26 @@ def test_a_state_at_rest_is_read_where_nothing_can_be_written(tmp_path: Path, mo
     assert stored.state.records == {("kind", b"1"): b"one"}
 
 
+def test_reading_a_state_at_rest_leaves_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes({("kind", b"1"): b"one"}))
+    persistence.close()
+    before = {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.iterdir()}
+    [stored] = read_channels(path, ("kind",))
+    assert stored.state.records == {("kind", b"1"): b"one"}
+    assert {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in tmp_path.iterdir()} == before
+
+
+def test_reading_leaves_the_log_of_a_killed_process_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    subprocess.run([sys.executable, "-c", MADE + "os._exit(1)\n", str(path), "022"], capture_output=True, check=False)
+    log = path.with_name("state.db-wal").read_bytes()
+    assert log
+    read_channels(path)
+    assert path.with_name("state.db-wal").read_bytes() == log
+
+
 def test_a_state_that_was_left_in_use_where_nothing_can_be_written_is_to_be_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
