@@ -35,8 +35,9 @@ class ChannelLock:
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            remedy = ": make its directory writable, or use another" if error.errno in _FORBIDDEN else ""
-            raise PersistenceError(f"lock file {str(path)!r} cannot be opened: {error.strerror}{remedy}") from None
+            raise PersistenceError(
+                f"lock file {str(path)!r} cannot be opened: {error.strerror}{_remedy(error, path)}"
+            ) from None
         try:
             # Whatever the umask takes away, its owner opens it again.
             os.fchmod(self._descriptor, 0o600)
@@ -61,6 +62,15 @@ class ChannelLock:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _remedy(error: OSError, path: Path) -> str:
+    if error.errno not in _FORBIDDEN:
+        return ""
+    if error.errno != errno.EROFS and path.exists():
+        # As after a command that root or another user was for once.
+        return ": it is another user's, or write-protected: give the files of the state to this user, or use another"
+    return ": make its directory writable, or use another"
 
 
 _LOCKS: weakref.WeakSet[ChannelLock] = weakref.WeakSet()

@@ -214,6 +214,18 @@ def test_a_directory_that_cannot_be_written_is_named_with_the_remedy(
     assert str(tmp_path) in told
 
 
+def test_files_of_another_user_are_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    ChannelLock(path, "a").release()
+
+    def refuse(path: Path, *_: int) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PersistenceError, match="it is another user's, or write-protected: give the files of the state"):
+        ChannelLock(path, "a")
+
+
 def test_a_load_that_fails_keeps_the_state_from_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     first, second = SqlitePersistence(path), SqlitePersistence(path)
