@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from spark.rows import CONFIG, payload_of
 
 from shardwire import ConfigError, _native
+from shardwire.archive import reconstruct as local_reconstruct
 from shardwire.segmentation import segment
 from shardwire.spark import (
     channel_report,
@@ -186,8 +189,38 @@ def test_times_that_nanoseconds_cannot_tell_are_null(spark: SparkSession) -> Non
     [found] = reconstruct(df, CONFIG).collect()
     assert found["payload"] == PAYLOAD
     assert found["last_timestamp"] == int(times[1].timestamp()) * 10**9
-    with pytest.raises(ConfigError, match="of type timestamp_ntz: it must be"):
-        reconstruct(df.selectExpr("timestamp_ntz'2026-01-01 00:00:00' as timestamp", "payload"))
+    with pytest.raises(ConfigError, match="of type date: it must be"):
+        reconstruct(df.selectExpr("cast(timestamp as date) as timestamp", "payload"))
+
+
+@pytest.mark.parametrize("is_ansi", ["true", "false"])
+def test_times_without_a_zone_are_of_utc_whatever_the_session_says(
+    spark: SparkSession, tmp_path: Path, is_ansi: str
+) -> None:
+    # At the second of them clocks in New York go from 2 to 3; of the last there are no nanoseconds.
+    times = [datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(2026, 3, 8, 2, 30), datetime(9999, 1, 1)]
+    rows = pa.table(
+        {
+            "payload": [bytes(part) for part in segment(PAYLOAD, CONFIG)[:3]],
+            "timestamp": pa.array(times),
+            "at": [0, 1, 2],
+        }
+    )
+    pq.write_table(rows, tmp_path / "archive.parquet")
+    settings = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": is_ansi}
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        df = spark.read.parquet(str(tmp_path))
+        assert df.schema["timestamp"].dataType.simpleString() == "timestamp_ntz"
+        found = {row["at"]: row["first_timestamp"] for row in reconstruct(df, CONFIG, by=["at"]).collect()}
+    finally:
+        for name, earlier in before.items():
+            spark.conf.set(name, str(earlier))
+    local = local_reconstruct(tmp_path, CONFIG, by=["at"])
+    expected = {0: -1_000, 1: int(times[1].replace(tzinfo=UTC).timestamp()) * 10**9, 2: None}
+    assert found == dict(zip(local["at"].to_pylist(), local["first_timestamp"].to_pylist(), strict=True)) == expected
 
 
 def test_a_literal_time_in_sql(spark: SparkSession) -> None:

@@ -101,8 +101,8 @@ def reconstruct(
         key: A binary column that holds `entire_message_hash` already.
         include_payload: Whether the payloads themselves are wanted.
         unwrap: What is around the segments, outermost first: "waku", `decrypt(...)`, "sds" or "sds-nim".
-        timestamp: A column of nanoseconds or timestamps. None: `timestamp` where there is one. A Waku message's own
-            timestamp goes before it.
+        timestamp: A column of nanoseconds or timestamps, of UTC where they have no zone. None: `timestamp` where there
+            is one. A Waku message's own timestamp goes before it.
         sender: A column with who sent the row; an SDS message's own sender goes before it.
         threads: How many read side by side. None: one a core.
 

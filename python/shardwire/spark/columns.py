@@ -136,7 +136,7 @@ def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
     """Times in ns: the named column, or `timestamp` where there is one, or null. Null too beyond the year 2262.
 
     Raises:
-        ConfigError: The column is missing or neither bigint nor a timestamp.
+        ConfigError: The column is missing or neither bigint nor a timestamp, with a zone or without.
     """
     if name is None:
         if "timestamp" not in df.columns:
@@ -145,13 +145,24 @@ def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
     check_named(df, name, "timestamp")
     if df.schema[name].dataType.simpleString() == "bigint":
         return typed_column(df, name, "timestamp", "bigint")
-    if not isinstance(df.schema[name].dataType, TimestampType):
+    if df.schema[name].dataType.simpleString() == "timestamp_ntz":
+        micros = _micros_of_utc(column_of(name))
+    elif isinstance(df.schema[name].dataType, TimestampType):
+        micros = F.unix_micros(column_of(name))
+    else:
         found = df.schema[name].dataType.simpleString()
         raise ConfigError(
             f"timestamp names the column {name!r} of type {found}: it must be bigint (ns) or timestamp; cast it before"
         )
     # Under ANSI, Spark's default, a product that overflows would fail the job for one strange row.
-    return F.try_multiply(F.unix_micros(column_of(name)), F.lit(1000).cast("bigint"))
+    return F.try_multiply(micros, F.lit(1000).cast("bigint"))
+
+
+def _micros_of_utc(moment: Column) -> Column:
+    """A time without a zone as one of UTC, which it is in an Arrow table: a cast would take that of the session, whose
+    clocks go forward and back."""
+    since = moment - F.expr("timestamp_ntz'1970-01-01 00:00:00'")
+    return (since.cast("interval second").cast("decimal(20,6)") * 1_000_000).cast("bigint")
 
 
 def _comparison(df: DataFrame) -> Callable[[str], str]:

@@ -96,8 +96,8 @@ def reconstruct(
         key: A binary column that holds `entire_message_hash` already, which spares a pass over the payloads.
         include_payload: Whether the payloads themselves are wanted.
         unwrap: What is around the segments, outermost first: "waku", `decrypt(...)`, "sds" or "sds-nim".
-        timestamp: A column of nanoseconds (bigint) or a timestamp column. None: `timestamp` where there is one. A Waku
-            message's own timestamp goes before it.
+        timestamp: A column of nanoseconds (bigint) or a timestamp column, of UTC where it has no
+            zone. None: `timestamp` where there is one. A Waku message's own timestamp goes before it.
         sender: A string column with who sent the row; an SDS message's own sender goes before it.
 
     Returns:

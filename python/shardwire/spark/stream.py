@@ -72,8 +72,9 @@ def reconstruct_stream(
     Args:
         df: A streaming DataFrame, one wire message a row: Parquet files, Kafka (`payload="value"`), `waku-store`.
         config: As in `reconstruct`, like the arguments after it; `by` takes neither arrays nor intervals.
-        timestamp: A column of nanoseconds (bigint) or a timestamp column with the time of arrival. None: `timestamp`
-            where there is one, otherwise the time of the micro-batch. A null counts as the latter too.
+        timestamp: A column of nanoseconds (bigint) or a timestamp column, of UTC where it has no zone, with the time of
+            arrival. None: `timestamp` where there is one, otherwise the time of the micro-batch. A null counts as the
+            latter too.
         watermark_delay_ms: How far the watermark stays behind the latest time seen.
         remember_ms: How long the repeats of a finished message are dropped.
 
