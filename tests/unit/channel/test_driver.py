@@ -12,7 +12,7 @@ import pytest
 
 from shardwire._native import ChangedRecords
 from shardwire.channel.collected import Collected
-from shardwire.channel.commits import Commits
+from shardwire.channel.commits import COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN, Commits
 from shardwire.channel.driver import (
     AT_ONCE_MAX,
     BATCH_BYTES_MAX,
@@ -23,6 +23,8 @@ from shardwire.channel.driver import (
 )
 from shardwire.channel.observing.metrics import Meter
 from shardwire.channel.receiving.reception import Arrival
+from shardwire.errors import PersistenceError
+from shardwire.node import run_virtual, running_clock
 from shardwire.sds import Now
 
 # What one input takes on the clock of these tests.
@@ -60,10 +62,11 @@ def driver_on(
     process_task_min_elapse_ms: int = 0,
     *,
     is_immediate: bool = False,
+    handle_time: Callable[[Now], None] = lambda now: None,
 ) -> Driver:
     engine: Any = SimpleNamespace(
         meter=None,
-        handle_time=lambda now: None,
+        handle_time=handle_time,
         next_wake_ms=lambda now: None,
         collect=lambda now, may_transmit, may_hand_over: Collected(ChangedRecords()),
     )
@@ -404,6 +407,205 @@ def test_a_message_whose_time_has_come_wakes_the_driver_by_itself() -> None:
             await pass_turns()
             assert sum(taken) == messages
             clock.ms += 1_000
+        driver.close()
+        await task
+
+    asyncio.run(main())
+
+
+def test_no_cycle_takes_in_more_than_one_commit_is_to_cover() -> None:
+    """However cheap messages are, the first of many does not wait for the last."""
+    taken = 0
+    # How many were taken in when a cycle had done so.
+    after_cycles: list[int] = []
+
+    def take_in(arrivals: Sequence[Arrival], now: Now) -> None:
+        nonlocal taken
+        taken += len(arrivals)
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), take_in, handle_time=lambda now: after_cycles.append(taken))
+        for _ in range(3 * INPUTS_PER_CYCLE_MAX):
+            driver.post_received(arrival())
+        task = asyncio.create_task(driver.run())
+        await pass_turns()
+        driver.close()
+        await task
+
+    asyncio.run(main())
+    assert after_cycles[:3] == [INPUTS_PER_CYCLE_MAX * cycles for cycles in (1, 2, 3)]
+
+
+def test_what_comes_while_a_batch_is_taken_in_waits_for_its_own_time() -> None:
+    """Also where nothing else wakes the driver."""
+    taken_ms: dict[bytes, int] = {}
+
+    async def main() -> None:
+        clock = running_clock()
+        slow = SlowClock()
+        slow.ms = clock.monotonic_ms()
+
+        def take_in(arrivals: Sequence[Arrival], now: Now) -> None:
+            for one in arrivals:
+                taken_ms[one.data] = slow.ms
+            slow.ms += 2 * STEP_MS_MAX
+            if len(taken_ms) == 2:
+                driver.post_received(Arrival(b"later", b"hash", None, False))
+
+        driver = driver_on(slow, take_in, 1_000)
+        for name in (b"first", b"second", b"third"):
+            driver.post_received(Arrival(name, b"hash", None, False))
+        task = asyncio.create_task(driver.run())
+        for _ in range(300):
+            await asyncio.sleep(0.01)
+            slow.ms = max(slow.ms, clock.monotonic_ms())
+        driver.close()
+        await task
+
+    run_virtual(main())
+    assert list(taken_ms) == [b"first", b"second", b"third", b"later"]
+    assert taken_ms[b"third"] - taken_ms[b"first"] < 1_000
+    assert 1_000 <= taken_ms[b"later"] - taken_ms[b"third"] < 1_100
+
+
+def test_messages_that_wait_for_their_time_wake_nobody() -> None:
+    cycles = 0
+
+    async def main() -> None:
+        def count(now: Now) -> None:
+            nonlocal cycles
+            cycles += 1
+
+        driver = driver_on(SlowClock(), lambda arrivals, now: None, 60_000, handle_time=count)
+        task = asyncio.create_task(driver.run())
+        driver.post_received(arrival())
+        await pass_turns()
+        begun = cycles
+        for _ in range(100):
+            driver.post_received(arrival())
+            await asyncio.sleep(0)
+        assert cycles == begun
+        driver.close()
+        await task
+
+    asyncio.run(main())
+
+
+def test_all_that_was_posted_before_the_end_is_applied() -> None:
+    applied: list[Now] = []
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: None)
+        for _ in range(3 * INPUTS_PER_CYCLE_MAX):
+            driver.post(applied.append)
+        driver.close()
+        await driver.run()
+
+    asyncio.run(main())
+    assert len(applied) == 3 * INPUTS_PER_CYCLE_MAX
+
+
+class Storing:
+    """What a driver needs to store: an engine of which every cycle changes something, and a writer that may fail."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        # Whether each look at the engine let something leave.
+        self.may_transmit: list[bool] = []
+
+    def driver(self, clock: Any, *, is_immediate: bool = False) -> Driver:
+        engine: Any = SimpleNamespace(
+            meter=Meter(),
+            handle_time=lambda now: None,
+            next_wake_ms=lambda now: None,
+            collect=self._collect,
+            on_commit_failed=lambda collected, error, now: None,
+        )
+        writer: Any = SimpleNamespace(
+            commit=self._commit, commit_at_once=self._store, stores=True, is_immediate=is_immediate
+        )
+        commits = Commits(engine, writer, clock, lambda collected: None)
+        return Driver(engine, commits, clock, lambda arrivals, now: None, lambda: True, lambda: False)
+
+    def _collect(self, now: Now, may_transmit: bool, may_hand_over: object) -> Collected:
+        self.may_transmit.append(may_transmit)
+        return Collected(ChangedRecords({("message", b"1"): b"x"}))
+
+    def _store(self, changes: ChangedRecords) -> None:
+        if self.fails:
+            raise PersistenceError("the disk is full")
+
+    async def _commit(self, changes: ChangedRecords) -> None:
+        self._store(changes)
+
+
+def test_while_commits_fail_nothing_leaves_and_all_does_once_one_succeeds() -> None:
+    storing = Storing()
+
+    async def main() -> None:
+        driver = storing.driver(running_clock())
+        storing.fails = True
+        driver.post(lambda now: None)
+        task = asyncio.create_task(driver.run())
+        await asyncio.sleep(60)
+        assert len(storing.may_transmit) > 5
+        assert storing.may_transmit == [True] + [False] * (len(storing.may_transmit) - 1)
+        storing.fails = False
+        await asyncio.sleep(2 * COMMIT_PAUSE_MS_MAX / 1000)
+        assert storing.may_transmit[-1]
+        driver.close()
+        await task
+
+    run_virtual(main())
+
+
+def test_an_end_does_not_wait_for_the_pause_after_a_commit_that_failed() -> None:
+    storing = Storing()
+
+    async def main() -> None:
+        clock = running_clock()
+        driver = storing.driver(clock)
+        storing.fails = True
+        driver.post(lambda now: None)
+        task = asyncio.create_task(driver.run())
+        await asyncio.sleep(300)
+        since_ms = clock.monotonic_ms()
+        driver.close()
+        await task
+        assert clock.monotonic_ms() == since_ms
+
+    run_virtual(main())
+
+
+def test_whoever_waits_has_a_failing_commit_tried_no_more_often_than_that_pauses() -> None:
+    storing = Storing()
+
+    async def main() -> None:
+        driver = storing.driver(running_clock())
+        storing.fails = True
+        task = asyncio.create_task(driver.run())
+        for _ in range(100):
+            driver.post_for_caller(lambda now: None)
+            await asyncio.sleep(COMMIT_PAUSE_MS_MIN / 1000 / 10)
+        assert 5 <= len(storing.may_transmit) <= 12
+        driver.close()
+        await task
+
+    run_virtual(main())
+
+
+def test_what_is_applied_at_once_leaves_in_the_turn_of_the_driver() -> None:
+    """Many messages then go together."""
+    storing = Storing()
+
+    async def main() -> None:
+        driver = storing.driver(SlowClock(), is_immediate=True)
+        for _ in range(3):
+            driver.apply(lambda now: None)
+        assert storing.may_transmit == [False] * 3
+        task = asyncio.create_task(driver.run())
+        await pass_turns()
+        assert storing.may_transmit == [False] * 3 + [True]
         driver.close()
         await task
 
