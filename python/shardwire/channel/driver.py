@@ -209,7 +209,7 @@ class Driver:
             closing = self._closed.is_set()
             if self._inputs:
                 flushes = 0
-            elif not closing:
+            else:
                 self._hurry.clear()
             failed_before = self._commits.failures > 0
             await self._let_others_run(now.monotonic_ms)
@@ -231,7 +231,7 @@ class Driver:
                 continue
             # After a recovery there is everything to send that failing commits held back.
             received_due = self._received and self._received_due(self._clock.monotonic_ms())
-            if self._inputs or self._flushes or failed_before or received_due:
+            if self._inputs or failed_before or received_due:
                 # Others must run between two cycles, or a busy driver would starve the node it serves.
                 await asyncio.sleep(0)
                 continue
