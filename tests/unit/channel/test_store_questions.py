@@ -11,7 +11,15 @@ from spied_store import spy
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
-from shardwire.node import MemoryNode, MessageEnvelope, StorePage, StoreQuery
+from shardwire.events import MessageReceivedEvent
+from shardwire.node import (
+    ConnectionState,
+    ConnectionStatus,
+    MemoryNode,
+    MessageEnvelope,
+    StorePage,
+    StoreQuery,
+)
 from shardwire.segmentation import SegmentationConfig, segment
 
 # The sender never resends, and nobody repairs: what arrives late came from the store.
@@ -144,3 +152,69 @@ def test_who_waits_to_ask_a_store_again_sleeps(
         assert 0 < looks < 100
 
     run_world(scenario)
+
+
+def test_what_is_found_missing_is_asked_for_at_once_though_as_much_was_found_meanwhile() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", STORE_ONLY)
+        peer = await world.node("peer")
+        await asyncio.sleep(30)
+        queries = spy(world.nodes["bob"])
+        first, second, third = (bytes([number]) * 32 for number in range(3))
+        await peer.send(naming(1, [HistoryEntry("m0", retrieval_hint=first), HistoryEntry("x", retrieval_hint=second)]))
+        await asyncio.sleep(1)
+        await peer.send(naming(0, []))
+        await peer.send(naming(2, [HistoryEntry("y", retrieval_hint=third)]))
+        await asyncio.sleep(1)
+        asked = [query.message_hashes for query in queries]
+        assert third in asked[-1]
+        # Later all that is missing, and nothing else.
+        await asyncio.sleep(30)
+        assert {each for query in queries[len(asked) :] for each in query.message_hashes} == {second, third}
+
+    run_world(scenario)
+
+
+def test_a_node_that_is_connected_better_than_before_is_asked_at_once() -> None:
+    """A store may be in reach that was not."""
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(30)
+        queries = spy(world.nodes["bob"])
+        world.nodes["bob"]._streams.put(ConnectionStatus(ConnectionState.PARTIALLY_CONNECTED))
+        await asyncio.sleep(5)
+        assert not queries
+        world.nodes["bob"]._streams.put(ConnectionStatus(ConnectionState.CONNECTED))
+        await asyncio.sleep(5)
+        assert len(queries) == 1
+
+    run_world(scenario)
+
+
+def test_while_the_application_takes_nothing_more_no_store_is_asked() -> None:
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, incoming_buffer_messages_max=10))
+    taken: list[bytes] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        bob = await world.join("bob", config, listen=False)
+        taking = asyncio.Event()
+
+        async def take(event: MessageReceivedEvent) -> None:
+            await taking.wait()
+            taken.append(event.message)
+
+        bob.on_message_received(take)
+        await asyncio.sleep(30)
+        for number in range(60):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(30)
+        queries = spy(world.nodes["bob"])
+        await asyncio.sleep(900)
+        assert not queries
+        taking.set()
+        await asyncio.sleep(60)
+
+    run_world(scenario)
+    assert len(taken) == 60
