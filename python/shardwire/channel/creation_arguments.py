@@ -118,7 +118,8 @@ def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:
         )
     if channel_id.startswith(COUNT_NAME_PREFIX):
         raise ConfigError(
-            f"channel_id is {channel_id!r}: names that begin with {COUNT_NAME_PREFIX!r} are not for channels"
+            f"channel_id is {channel_id!r}: names that begin with {COUNT_NAME_PREFIX!r} are not for channels; choose "
+            "another one"
         )
 
 
