@@ -10,7 +10,7 @@ use super::ids::{
     CONTENTS_PER_SEND_MAX, MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX,
     content_id, split_lacking_id,
 };
-use super::incoming::{Naming, SendRef};
+use super::incoming::{Naming, Rival, SendRef};
 use super::log::EntryRef;
 use super::machine::Machine;
 use super::members::repaired;
@@ -779,23 +779,8 @@ impl Machine {
             incoming.on_rival(&message_id, sender_id, &mut around);
         }
         if let Some(rival) = rival {
-            self.rivals.take(&rival);
-            if !rival.unseen {
-                let (incoming, mut around) = self.around();
-                incoming.on_rival(&message_id, sender_id, &mut around);
-            }
-            if !rival.unseen && !from_store {
-                self.stand_by(&message_id, now.monotonic_ms);
-            }
-            let (send_id, ordinal) = self.incoming.place_in(&message_id).unzip();
-            self.events.push_back(Event::ContentReceived {
-                message_id: rival.name,
-                sender_id: Arc::clone(sender_id),
-                content: Part::of(data, content),
-                send_id,
-                ordinal,
-            });
-            if !rival.unseen {
+            self.take_rival(&message_id, rival, came, content, now);
+            if is_seen {
                 return Ok(());
             }
         }
@@ -814,19 +799,51 @@ impl Machine {
             self.incoming.on_repeated(send);
         }
         if !quiet && !is_own {
-            if !self.acknowledgements.owes(known) {
-                for entry in self.siblings_of(known) {
-                    self.owe(entry, now);
-                }
-            }
-            if !self.config.acknowledgement_sync {
-                // The schedule is what says it: soon, however often others' syncs put ours off.
-                let members = self.participants.len();
-                self.sync_schedule
-                    .on_content_received(now, members, &mut *self.rng);
-            }
+            self.owe_again(known, now);
         }
         Err(Dropped::Duplicate)
+    }
+
+    /// Hands up another content under the id `message_id`, which is held.
+    fn take_rival(
+        &mut self,
+        message_id: &Name,
+        rival: Rival,
+        came: &Received<'_>,
+        content: &[u8],
+        now: Now,
+    ) {
+        self.rivals.take(&rival);
+        if !rival.unseen {
+            let (incoming, mut around) = self.around();
+            incoming.on_rival(message_id, &came.sender_id, &mut around);
+        }
+        if !rival.unseen && !came.from_store {
+            self.stand_by(message_id, now.monotonic_ms);
+        }
+        let (send_id, ordinal) = self.incoming.place_in(message_id).unzip();
+        self.events.push_back(Event::ContentReceived {
+            message_id: rival.name,
+            sender_id: Arc::clone(&came.sender_id),
+            content: Part::of(came.data, content),
+            send_id,
+            ordinal,
+        });
+    }
+
+    /// The sender of a content did not hear its acknowledgement: it is due once more, with that of all of its send.
+    fn owe_again(&mut self, known: EntryRef, now: Now) {
+        if !self.acknowledgements.owes(known) {
+            for entry in self.siblings_of(known) {
+                self.owe(entry, now);
+            }
+        }
+        if !self.config.acknowledgement_sync {
+            // The schedule is what says it: soon, however often others' syncs put ours off.
+            let members = self.participants.len();
+            self.sync_schedule
+                .on_content_received(now, members, &mut *self.rng);
+        }
     }
 
     /// All that is held of a content's send: the message that acknowledged it and got lost named them

@@ -15,5 +15,5 @@ mod send;
 pub use buffer::{Incoming, Surroundings, WAITING_PAIRS_MAX};
 pub use gaps::Naming;
 pub use given_up::{GivenUp, Reopened, Voice, unsay};
-pub use rivals::Rivals;
+pub use rivals::{Rival, Rivals};
 pub use send::{IncomingSend, Place, SendRef};
