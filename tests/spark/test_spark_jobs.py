@@ -9,19 +9,21 @@ import runpy
 import subprocess
 import sys
 import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.java_gateway import GatewayClient
 from spark.rows import payload_of
 from spark.submit import ROOT, command, environment, submit, summary
 
 from shardwire import ConfigError, SegmentationConfig, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
-from shardwire.spark.job import Progress, reason_of
+from shardwire.spark.job import Progress, failures_told, reason_of
 from shardwire.spark.stream_job import secret_of
 from shardwire.spark.unfinished import unfinished_messages
 
@@ -520,3 +522,25 @@ def test_a_picture_is_refused_before_the_work(
     arguments = ("nothing", str(tmp_path / "out"), "--picture", str(tmp_path / "report.png"))
     assert in_process("channel_report.py", *arguments) == 2
     assert "a picture needs the library 'matplotlib': pip install matplotlib" in capsys.readouterr().err
+
+
+def test_what_interrupts_a_call_to_spark_is_not_logged_with_frames(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Interrupted:
+        socket = None
+
+        def send_command(self, *_: object) -> str:
+            raise KeyboardInterrupt
+
+    client = GatewayClient()
+    monkeypatch.setattr(client, "_get_connection", Interrupted)
+    for context, told in (
+        (nullcontext(), ["KeyboardInterrupt while sending command."]),
+        (failures_told(), []),
+        (nullcontext(), ["KeyboardInterrupt while sending command."]),
+    ):
+        caplog.clear()
+        with context, suppress(KeyboardInterrupt):
+            client.send_command("")
+        assert [record.message for record in caplog.records] == told

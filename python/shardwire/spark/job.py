@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO
 
 import pyspark
@@ -209,10 +211,19 @@ def failures_told() -> Iterator[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    root = logging.getLogger()
+    root.addFilter(_is_not_of_py4j)
     try:
         yield
     except (PySparkException, Py4JError) as error:
         raise ShardwireError(f"Spark failed: {reason_of(error)}") from error
+    finally:
+        root.removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """What it also raises, Ctrl-C above all, it logs at the root, with its own frames."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def reason_of(error: Exception) -> str:
