@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from shardwire.config.checks import check_path
@@ -20,6 +21,21 @@ def require_utf_8(path: str) -> None:
     # Bytes that are no UTF-8 are half of a surrogate pair each.
     if any("\ud800" <= character <= "\udfff" for character in path):
         raise ConfigError(f"the path {path!r} is not UTF-8, which pyarrow needs: rename it")
+
+
+@contextmanager
+def named_where_full(place: Path) -> Iterator[None]:
+    """Names where something is written in what pyarrow raises of it, as on a full disk, which names no file.
+
+    Raises:
+        OSError: Something could not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or not error.errno:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), os.fspath(place)) from error
 
 
 class Output:

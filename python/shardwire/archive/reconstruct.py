@@ -25,7 +25,7 @@ import pyarrow.parquet
 from shardwire import _native
 from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, SEGMENT_COLUMNS, WINDOW_BYTES, limits_of, parameters
 from shardwire.archive.leftovers import Leftovers, batches_of
-from shardwire.archive.places import Output
+from shardwire.archive.places import Output, named_where_full
 from shardwire.archive.sink import Corrections, Sink, Totals, identity_of
 from shardwire.archive.source import (
     Columns,
@@ -114,7 +114,7 @@ def reconstruct(
         ShardwireError: A file is no Parquet file, or is damaged.
     """
     run = _Run.of(source, config, payload, by, key, include_payload, unwrap, timestamp, sender, threads)
-    with tempfile.TemporaryDirectory(prefix="shardwire-") as aside:
+    with tempfile.TemporaryDirectory(prefix="shardwire-") as aside, named_where_full(Path(aside).parent):
         run.reconstruct(None, Path(aside))
     return pa.Table.from_batches(chain.from_iterable(sink.batches() for sink in run.sinks), run.schema)
 
@@ -152,12 +152,16 @@ def reconstruct_files(
     Raises:
         ConfigError: As `reconstruct` raises it; the output exists, or overlaps the source.
         ShardwireError: As `reconstruct` raises it.
-        OSError: A file cannot be written.
+        OSError: A file cannot be written; where the disk is full it names the output.
     """
     # Before anything is read: one that is within the other would be destroyed.
     place = Output(output, [*paths_of(source), *files_of(source)], replace=replace)
     run = _Run.of(source, config, payload, by, key, include_payload, unwrap, timestamp, sender, threads)
-    with place, tempfile.TemporaryDirectory(prefix="shardwire-leftovers-", dir=place.path.parent) as aside:
+    with (
+        named_where_full(place.path),
+        place,
+        tempfile.TemporaryDirectory(prefix="shardwire-leftovers-", dir=place.path.parent) as aside,
+    ):
         run.reconstruct(place.staging, Path(aside), compression)
         if not any(place.staging.iterdir()):
             # A directory without a file has no columns to read.

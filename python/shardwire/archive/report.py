@@ -17,6 +17,7 @@ import pyarrow.parquet
 from shardwire import _native
 from shardwire.archive.acknowledgements import OTHERS, SENDERS_MAX, UNKNOWN, Acknowledgements, percentiles_ms
 from shardwire.archive.arrow import STATUSES
+from shardwire.archive.places import named_where_full
 from shardwire.archive.reconstruct import count_files
 from shardwire.archive.source import checked_columns, files_of, nanoseconds_of, pieces_of
 from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_of, unwrap_batch
@@ -185,11 +186,13 @@ def summarize(
     Raises:
         ConfigError: As `reconstruct_files` raises it.
         ShardwireError: A file is no Parquet file, or is damaged.
+        OSError: A file cannot be written; where the disk is full it names the directory.
     """
     check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
     found = ArchiveSummary()
-    with tempfile.TemporaryDirectory(prefix="shardwire-", dir=directory) as aside:
+    where = Path(directory or tempfile.gettempdir())
+    with named_where_full(where), tempfile.TemporaryDirectory(prefix="shardwire-", dir=where) as aside:
         messages = Path(aside) / "messages"
         report = count_files(
             source,
@@ -214,7 +217,7 @@ def summarize(
     found.unfinished = [one for _, one in unfinished]
     if sds := around_sds(check_steps(unwrap)):
         steps, wire = sds
-        with tempfile.TemporaryDirectory(prefix="shardwire-", dir=directory) as aside:
+        with named_where_full(where), tempfile.TemporaryDirectory(prefix="shardwire-", dir=where) as aside:
             _read_sds(found, source, payload, timestamp, steps, wire, Acknowledgements(Path(aside)))
     return found
 

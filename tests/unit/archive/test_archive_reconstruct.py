@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from spark.rows import CONFIG, counted, hostile_archive, payload_of, reassembled
 
 from shardwire import ConfigError, SegmentationConfig, ShardwireError, _native, keccak256
-from shardwire.archive import Report, decrypt, reconstruct, reconstruct_files
+from shardwire.archive import Report, decrypt, reconstruct, reconstruct_files, summarize
 from shardwire.archive import reconstruct as package_function
 from shardwire.archive.arrow import MESSAGE_SCHEMA
 from shardwire.encryption import AesGcmEncryption
@@ -207,6 +208,23 @@ def test_an_output_that_cannot_take_its_place_leaves_the_one_before(
         reconstruct_files(source, tmp_path / "out", CONFIG, replace=True)
     assert pq.read_table(tmp_path / "out").num_rows == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_full_disk_is_told_with_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        # What pyarrow raises names no file.
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    source = write(tmp_path / "in", segment(payload_of(5, 5_000), CONFIG), files=1)
+    monkeypatch.setattr(pq.ParquetWriter, "write_batch", full)
+    for call, named in (
+        (lambda: reconstruct_files(source, tmp_path / "out", CONFIG), tmp_path / "out"),
+        (lambda: summarize(source, CONFIG, directory=tmp_path), tmp_path),
+    ):
+        with pytest.raises(OSError, match="No space left on device") as raised:
+            call()
+        assert (raised.value.filename, raised.value.strerror) == (str(named), os.strerror(errno.ENOSPC))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
