@@ -18,7 +18,15 @@ from shardwire.events import (
     MessageSentEvent,
     NodeFailingEvent,
 )
-from shardwire.monitor.view import CAUSES_MAX, CELLS_MAX, NAME_CHARACTERS_MAX, NAMED_MAX, ChannelView, name_of
+from shardwire.monitor.view import (
+    CAUSES_MAX,
+    CELLS_MAX,
+    MESSAGES_MAX,
+    NAME_CHARACTERS_MAX,
+    NAMED_MAX,
+    ChannelView,
+    name_of,
+)
 
 
 class ToldChannel:
@@ -235,3 +243,54 @@ def test_a_segment_has_the_cell_of_what_became_of_it(shown: Shown) -> None:
 def test_a_segment_of_a_message_of_unknown_size_has_a_cell(shown: Shown) -> None:
     shown.segment("received", 3, by="bob", of=None)
     assert (shown.row["cells"], shown.row["state"]) == ("...r", "incomplete")
+
+
+def test_a_message_is_whole_by_what_parity_brought_back_too(shown: Shown) -> None:
+    shown.segment("received", 0, by="bob")
+    assert (shown.row["cells"], shown.row["state"]) == ("r.", "incomplete")
+    shown.segment("recovered", 1, by="bob")
+    assert (shown.row["cells"], shown.row["state"]) == ("rp", "whole")
+
+
+def test_what_a_segment_does_not_say_is_known_from_those_before_it(shown: Shown) -> None:
+    shown.segment("received", 0, by="bob", of=3)
+    shown.segment("received", 1, by="bob", of=None)
+    assert (shown.row["segments"], shown.row["data_segments"], shown.row["cells"]) == (3, 3, "rr.")
+
+
+def test_a_message_does_not_follow_a_segment_of_its_own_that_comes_later(shown: Shown) -> None:
+    shown.message("bob", "m1", causal_history=("m0",))
+    shown.segment("received", 1, by="bob", message_id="m1")
+    assert (shown.row["follows"], shown.row["unseen"]) == ([], 1)
+    shown.message("bob", "m0")
+    shown.segment("received", 0, by="bob", message_id="m0")
+    assert (shown.row["follows"], shown.row["unseen"]) == ([], 0)
+
+
+def test_the_oldest_message_is_forgotten_for_the_first_that_is_too_many(shown: Shown) -> None:
+    for number in range(MESSAGES_MAX):
+        shown.segment("received", by="bob", send=f"{number}")
+    assert [row["number"] for row in shown.snapshot["messages"]] == [*range(MESSAGES_MAX, 0, -1)]
+    shown.segment("received", by="bob", send="another")
+    assert [row["number"] for row in shown.snapshot["messages"]] == [*range(MESSAGES_MAX + 1, 1, -1)]
+
+
+def test_who_watches_is_told_apart(shown: Shown) -> None:
+    shown.message("bob")
+    shown.message("me", direction="sent")
+    assert [(one["name"], one["own"]) for one in shown.snapshot["participants"]] == [("me", True), ("bob", False)]
+
+
+def test_whatever_happens_is_news(shown: Shown) -> None:
+    """A browser is told nothing as long as nothing is."""
+    happens: list[Callable[[], None]] = [
+        lambda: shown.message("bob"),
+        lambda: shown.message("bob", kind="sync"),
+        lambda: shown.segment("dispatched"),
+        lambda: shown.tell(MessageSentEvent("s", "hash")),
+        lambda: shown.tell(IrretrievableMessageEvent(HistoryEntry("a"))),
+        lambda: shown.tell(NodeFailingEvent(True, 3, "no peers")),
+    ]
+    for version, happen in enumerate(happens, shown.view.version + 1):
+        happen()
+        assert shown.view.version == version
