@@ -14,10 +14,13 @@ import pytest
 from cli_terminals import Terminal, command
 from live_servers import NatsServer, free_port
 
-from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.cli.app import run
+from shardwire.cli.network.state import SENDS_SHOWN_MAX
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
-from shardwire.node import MemoryNetwork, NodeConfig, run_virtual
+from shardwire.errors import NodeError
+from shardwire.events import MessageReceivedEvent
+from shardwire.node import MemoryNetwork, MemoryNode, NodeConfig, run_virtual
 from shardwire.node.virtual_time import START_EPOCH_MS
 from shardwire.persistence import Changes, SqlitePersistence, read_channels
 
@@ -94,6 +97,56 @@ def test_a_database_of_an_application(tmp_path: Path, capsys: pytest.CaptureFixt
     assert dict(stored.state.records) == {("kind", b"key"): b"value"}
     assert stored.kinds["kind"].records == 1
     assert stored.held_by is None
+
+
+def test_sends_are_told_by_what_became_of_them_and_messages_that_nobody_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pending = SENDS_SHOWN_MAX + 5
+    alices, bobs = tmp_path / "alice.db", tmp_path / "bob.db"
+
+    async def scenario() -> None:
+        network = MemoryNetwork()
+
+        async def join(path: Path) -> tuple[MemoryNode, ReliableChannel]:
+            node = network.create_node(path.stem, NodeConfig())
+            await node.start()
+            config = ChannelConfig.logos(sds=SdsConfig(persistence=SqlitePersistence(path)))
+            return node, await create_reliable_channel(node, "notes", "/app/1/notes/proto", path.stem, config=config)
+
+        node, alice = await join(alices)
+        node.send_fault = lambda envelope: NodeError("no proof", permanent=True)
+        await alice.send(b"refused")
+        await asyncio.sleep(1)
+        node.send_fault = None
+        _, bob = await join(bobs)
+
+        async def keep(event: MessageReceivedEvent) -> None:
+            await asyncio.Event().wait()
+
+        bob.on_message_received(keep)
+        for message in (b"in hand", b"behind it"):
+            await alice.delivered(await alice.send(message))
+        await close_channel(bob, 0)
+        for number in range(pending):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(1)
+        await close_channel(alice, 0)
+
+    run_virtual(scenario())
+    [alice] = described(capsys, alices)["channels"]
+    assert (len(alice["pending"]), alice["failed"], alice["delivered_sends"]) == (pending, 1, 2)
+    assert {(send["segments_sent"], send["sent"]) for send in alice["pending"]} == {(1, True)}
+    assert alice["waiting_to_be_read"] == 0
+    [bob] = described(capsys, bobs)["channels"]
+    assert (bob["waiting_to_be_read"], bob["pending"], bob["delivered_sends"]) == (2, [], 0)
+    heard = datetime.fromisoformat(bob["seen_until"])
+    assert heard > datetime.fromtimestamp(START_EPOCH_MS / 1000, UTC)
+    assert run(["state", str(alices)]) == 0
+    told = capsys.readouterr().out
+    assert told.count("1 of 1 segments sent") == SENDS_SHOWN_MAX
+    for name, count in (("pending sends", pending), ("  and more", 5), ("failed sends", 1), ("delivered sends", 2)):
+        assert f"  {name:22} {count}\n" in told
 
 
 def test_the_count_of_a_nodes_quota_is_no_channel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
