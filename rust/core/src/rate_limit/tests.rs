@@ -232,6 +232,18 @@ fn a_single_place_that_was_taken_in_an_epoch_that_was_left_is_not_given_again() 
 }
 
 #[test]
+fn where_the_epoch_on_record_is_full_nothing_leaves_in_one_before_it() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 3,
+        ..TERMS
+    });
+    assert_eq!(alone.spend(TransmitKind::Sync, 95_000), 10);
+    assert_eq!(alone.kinds(at(41_000)), Kinds::NONE);
+    assert_eq!(alone.spend(TransmitKind::Sync, 41_000), 0);
+    assert_eq!(alone.used(), 10);
+}
+
+#[test]
 fn so_many_epochs_that_were_left_are_remembered() {
     let mut alone = Shared::alone(Terms {
         ack_reserve: 3,
@@ -638,6 +650,33 @@ fn a_turn_is_kept_for_an_epoch_and_from_acknowledgements_too() {
     assert_eq!(shared.spend(TransmitKind::First, 2 * EPOCH_MS), 0);
     assert_eq!(shared.spend(TransmitKind::First, 3 * EPOCH_MS - 1), 0);
     assert_eq!(shared.spend(TransmitKind::First, 3 * EPOCH_MS), 1);
+}
+
+#[test]
+fn a_turn_is_for_one_content_and_no_acknowledgement_takes_it() {
+    let mut shared = Shared::of_three(5, 3);
+    for member in [0, 1] {
+        assert_eq!(shared.take(member, TransmitKind::First, 1, 0), 1);
+    }
+    // The third is passed over, though it acknowledges.
+    assert_eq!(shared.take(2, TransmitKind::First, 1, 0), 0);
+    assert_eq!(shared.take(2, TransmitKind::Sync, 1, 0), 1);
+    let now = at(2 * EPOCH_MS - 1);
+    assert_eq!(shared.take(0, TransmitKind::Sync, 2, now), 2);
+    // Acknowledgements have all that is open, and the reserve is theirs but for one place.
+    let member = shared.members[2];
+    assert_eq!(shared.quota.allowance(member, now).open_left, 1);
+    assert_eq!(shared.take(2, TransmitKind::First, 1, now), 1);
+    assert_eq!(shared.quota.allowance(member, now).open_left, 0);
+}
+
+#[test]
+fn who_had_fewer_places_of_an_epoch_is_next_whatever_a_round_gave() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    assert_eq!(shared.take(0, TransmitKind::First, 4, 0), 4);
+    let late = at(EPOCH_MS - 1);
+    let together = shared.take_together(&[(0, 10), (1, 10)], TransmitKind::First, late);
+    assert_eq!(together, [1, 5]);
 }
 
 #[test]
