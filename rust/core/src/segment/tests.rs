@@ -94,6 +94,20 @@ fn refuses_settings_out_of_range() {
         }),
         "segment_size_bytes is 1000: it must be a multiple of 64 for leopard: the nearest is 1024"
     );
+    assert!(
+        error(Settings {
+            segment_size_bytes: 10,
+            ..settings()
+        })
+        .ends_with("the nearest is 64")
+    );
+    assert!(
+        error(Settings {
+            segment_size_bytes: 100,
+            ..settings()
+        })
+        .ends_with("the nearest is 128")
+    );
     let lip243 = Settings {
         wire_format: WireFormat::Lip243,
         ..settings()
@@ -122,6 +136,13 @@ fn refuses_settings_out_of_range() {
         ..two
     };
     assert!(error(single).contains("max_total_segments is 2"));
+    // draft sends a payload of one segment as it is, whatever the rate.
+    let draft = Settings {
+        wire_format: WireFormat::Draft,
+        parity_rate: 1.0,
+        ..single
+    };
+    assert_eq!(Parameters::new(draft).unwrap().max_payload_bytes(), 102_400);
 }
 
 #[test]
@@ -222,5 +243,111 @@ fn parity_made_later_is_that_made_at_once() {
             let refused = further_parity(&data[1..], wire_format, code, 2..3);
             assert_eq!(refused, Err(SegmentationError::NotItsData));
         }
+    }
+}
+
+fn small() -> Settings {
+    Settings {
+        segment_size_bytes: 64,
+        ..settings()
+    }
+}
+
+#[test]
+fn an_empty_payload_has_parity_where_a_single_segment_has() {
+    let single = Parameters::new(Settings {
+        parity_for_single_segment: true,
+        ..small()
+    });
+    let segments = segment(b"", &single.unwrap()).unwrap();
+    assert_eq!(segments.count(), 2);
+    let lengths: Vec<usize> = segments
+        .to_vecs()
+        .iter()
+        .map(|bytes| segment::decode(bytes, WireFormat::Raw, 256))
+        .map(|read| match read {
+            Ok(Received::Segment(read)) => read.payload.len(),
+            _ => panic!("no segment"),
+        })
+        .collect();
+    assert_eq!(lengths, [0, 64]);
+}
+
+#[test]
+fn what_of_parity_on_demand_leaves_at_first_is_rounded_within_what_was_asked_and_announced() {
+    let made = |settings, data: usize, millionths| {
+        let parameters = Parameters::new(settings).unwrap();
+        let payload = vec![1; data * parameters.chunk_size_bytes()];
+        let segments = segment_on_demand(&payload, &parameters, millionths).unwrap();
+        (segments.count() - data, segments.reserve())
+    };
+    let no_rate = Settings {
+        parity_rate: 0.0,
+        ..small()
+    };
+    assert_eq!(made(no_rate, 3, 200_000), (1, 2));
+    assert_eq!(made(no_rate, 3, 160_000), (0, 3));
+    // As many as the rate asks for, where that is more.
+    assert_eq!(made(small(), 9, 0), (2, 7));
+    // Under lip243 one fewer than data is announced.
+    let lip243 = Settings {
+        segment_size_bytes: 192,
+        wire_format: WireFormat::Lip243,
+        ..settings()
+    };
+    assert_eq!(made(lip243, 9, 1_000_000), (8, 0));
+}
+
+#[test]
+fn parity_on_demand_takes_no_room_from_a_payload() {
+    let parameters = Parameters::new(small()).unwrap();
+    let largest = vec![1; 255 * 64];
+    let segments = segment_on_demand(&largest, &parameters, 0).unwrap();
+    assert_eq!((segments.count(), segments.reserve()), (255, 0));
+    let refused = segment_on_demand(&[1; 255 * 64 + 1], &parameters, 0).unwrap_err();
+    assert!(matches!(refused, SegmentationError::PayloadTooLarge { .. }));
+}
+
+#[test]
+fn parity_is_made_of_all_data_segments_of_one_message_and_of_nothing_else() {
+    let parameters = Parameters::new(small()).unwrap();
+    let code = ErasureCode::Leopard;
+    let make = |first: u8| {
+        let payload: Vec<u8> = (0..9 * 64).map(|at| first.wrapping_add(at as u8)).collect();
+        let segments = segment_on_demand(&payload, &parameters, 0).unwrap();
+        segments.to_vecs()[..9].to_vec()
+    };
+    let (own, other) = (make(1), make(2));
+    let mut data: Vec<&[u8]> = own.iter().map(Vec::as_slice).collect();
+    let further = |data: &[&[u8]]| further_parity(data, WireFormat::Raw, code, 2..3);
+    assert!(further(&data).is_ok());
+    assert_eq!(further(&data[..8]), Err(SegmentationError::NotItsData));
+    data[4] = &other[4];
+    assert_eq!(further(&data), Err(SegmentationError::NotItsData));
+    data[4] = &own[5];
+    assert_eq!(further(&data), Err(SegmentationError::NotItsData));
+}
+
+#[test]
+fn parity_of_a_payload_is_made_by_its_indexes() {
+    let parameters = Parameters::new(small()).unwrap();
+    let how = (WireFormat::Raw, ErasureCode::Leopard);
+    let payload: Vec<u8> = (0..9 * 64 + 5).map(|at| at as u8).collect();
+    let all = segment_on_demand(&payload, &parameters, 1_000_000)
+        .unwrap()
+        .to_vecs();
+    let Ok(Received::Segment(first)) = segment::decode(&all[0], WireFormat::Raw, 256) else {
+        panic!("no segment");
+    };
+    let of =
+        |shard_len, indexes: &[u32]| parity_of(&payload, &first.header, shard_len, how, indexes);
+    assert_eq!(of(64, &[9, 3]).unwrap(), [&all[19][..], &all[13]]);
+    assert_eq!(of(64, &[]), Ok(Vec::new()));
+    for (shard_len, index) in [(64, 10), (0, 3), (128, 3), (48, 3)] {
+        assert_eq!(
+            of(shard_len, &[index]),
+            Err(SegmentationError::NotItsData),
+            "{shard_len} {index}"
+        );
     }
 }
