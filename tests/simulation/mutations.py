@@ -9,10 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from shardwire._native import OwnSends
-from shardwire.channel import lifecycle
+from shardwire.channel import creation
+from shardwire.channel.creation_arguments import ChannelArguments
 from shardwire.channel.limits import limit
 from shardwire.channel.observing.subscriptions import IsEnding, Subscriptions
-from shardwire.config import ChannelConfig
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent
 from shardwire.persistence import Changes
 from tests.simulation.disk import MountedDisk
@@ -104,13 +104,13 @@ def order_swapped() -> Iterator[None]:
 @contextmanager
 def table_unbounded() -> Iterator[None]:
     """The table of missing messages makes no room: what anybody names is tracked."""
-    make = lifecycle._make_machine
+    restore = creation._restore_machine
 
-    def make_large(channel_id: str, sender_id: str, config: ChannelConfig, *more: Any) -> Any:
-        large = replace(config, sds=replace(config.sds, missing_messages_max=1_000_000))
-        return make(channel_id, sender_id, large, *more)
+    def restore_large(arguments: ChannelArguments, *more: Any) -> Any:
+        sds = replace(arguments.config.sds, missing_messages_max=1_000_000)
+        return restore(replace(arguments, config=replace(arguments.config, sds=sds)), *more)
 
-    with patch.object(lifecycle, "_make_machine", make_large):
+    with patch.object(creation, "_restore_machine", restore_large):
         yield
 
 

@@ -125,10 +125,10 @@ def cancelled_and_sent() -> Iterator[None]:
 
     cancel = Submissions.cancel
 
-    def cancelled(self: Submissions, request_id: str, now: Any) -> Cancellation:
+    def cancelled(self: Submissions, request_id: str) -> Cancellation:
         record = self._machine.own_sends().of_request(request_id)
         if record is None or record.sent or record.delivered or record.error_stage:
-            return cancel(self, request_id, now)
+            return cancel(self, request_id)
         return Cancellation(True, record.content_count)
 
     with patch.object(Submissions, "cancel", cancelled):

@@ -11,7 +11,8 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 from stored_kinds import DELIVERY, HANDOVER, PAYLOAD
 
-from shardwire.channel import close_channel, create_reliable_channel, request_ids
+from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel.sending import request_ids
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, Repair, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PayloadTooLargeError, PersistenceError
 from shardwire.events import (
