@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -186,6 +187,38 @@ async def test_it_ends_with_browsers_that_look_and_takes_its_observers_with_it()
         assert monitor.url == ""
         assert not channel._session.timeline
         await looking.aclose()
+
+
+async def frames_of(client: httpx.AsyncClient, monitor: Monitor, count: int) -> list[dict[str, Any]]:
+    """What a browser is told first."""
+    found: list[dict[str, Any]] = []
+    async with asyncio.timeout(20), client.stream("GET", f"{monitor.url}events") as looking:
+        async for line in looking.aiter_lines():
+            if line:
+                found.append(json.loads(line.removeprefix("data: ")))
+            if len(found) == count:
+                break
+    return found
+
+
+@real_time
+async def test_a_page_may_be_served_again() -> None:
+    async with a_channel() as channel, httpx.AsyncClient(trust_env=False) as client:
+        monitor = Monitor(channel)
+        for _ in range(2):
+            async with monitor:
+                (frame,) = await frames_of(client, monitor, 1)
+                assert frame["channel"] == "lobby"
+
+
+@real_time
+async def test_where_nothing_happens_a_browser_is_told_what_time_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(server, "SILENCE_S", 0.1)
+    async with served() as (client, monitor, _):
+        first, *_, last = await frames_of(client, monitor, 3)
+        assert first["now_ms"] < last["now_ms"]
+        assert {**first, "now_ms": 0, "seconds": []} == {**last, "now_ms": 0, "seconds": []}
 
 
 def test_without_its_libraries_it_says_what_to_install() -> None:
