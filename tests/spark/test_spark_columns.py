@@ -223,6 +223,18 @@ def test_times_without_a_zone_are_of_utc_whatever_the_session_says(
     assert found == dict(zip(local["at"].to_pylist(), local["first_timestamp"].to_pylist(), strict=True)) == expected
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_in_nanoseconds_as_pandas_writes_them_are_read(
+    spark: SparkSession, tmp_path: Path, zone: str | None
+) -> None:
+    parts = [bytes(part) for part in segment(PAYLOAD, CONFIG)]
+    times = pandas.date_range("2026-01-01", periods=len(parts), freq="s", tz=zone)
+    pandas.DataFrame({"payload": parts, "timestamp": times}).to_parquet(tmp_path / "archive.parquet")
+    assert "[ns" in str(pq.read_schema(tmp_path / "archive.parquet").field("timestamp").type)
+    [found] = reconstruct(spark.read.parquet(str(tmp_path)), CONFIG).collect()
+    assert (found["payload"], found["first_timestamp"]) == (PAYLOAD, times[0].value)
+
+
 def test_a_literal_time_in_sql(spark: SparkSession) -> None:
     register(spark)
     prefix = next(row.function for row in spark.sql("show user functions").collect() if "message_hash" in row.function)
