@@ -12,7 +12,7 @@ WHEELS := target/wheels
 help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
 	@echo "make waku              run three go-waku nodes on this machine, to try channels on (minutes the first time)"
-	@echo "make test [SEARCH=1] [JOBS=2]  run every test; with SEARCH=1 on new random examples"
+	@echo "make test [SEARCH=1] [JOBS=3]  run every test; with SEARCH=1 on new random examples"
 	@echo "make mutants [ONLY=text]  break the library on purpose, and see that its tests notice"
 	@echo "make spark-versions    run the chosen part of the Spark tests on PySpark 3.5, 4.0 and 4.1"
 	@echo "make interop           run channels through real servers, and beside other implementations (part of make test)"
@@ -49,8 +49,8 @@ test: export PROPTEST_RNG_SEED := 20260101
 endif
 # Spark sessions of tests live for seconds: optimising their code would take longer than running it.
 test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-# So many files of tests side by side.
-JOBS ?= 2
+# So many files of tests side by side: on two cores a third of the time goes by in waiting, for clocks, servers and JVMs.
+JOBS ?= 3
 test: build
 	@echo "shardwire: testing the Rust crates: 2 minutes, and 2 of compiling the first time"
 	cargo test --quiet --locked --workspace
