@@ -263,3 +263,16 @@ def test_a_segment_of_another_wire_tells_what_is_behind_it(
     run_world(scenario)
     [line] = [line for line in warnings(told) if "discarded segment" in line]
     assert line.endswith("; do all participants have the same wire_format of segmentation?")
+
+
+def test_an_ephemeral_message_of_no_use_is_told_and_counted(told: list[logging.LogRecord]) -> None:
+    async def scenario(world: World) -> None:
+        theirs = ChannelConfig.logos(segmentation=SegmentationConfig(wire_format="lip243"))
+        alice, bob = await world.join("alice", theirs), await world.join("bob")
+        await alice.send_ephemeral(b"typing")
+        await asyncio.sleep(5)
+        assert bob.stats()["segments_discarded"] == 1
+
+    run_world(scenario)
+    [line] = [line for line in warnings(told) if "discarded segment" in line]
+    assert " of sender 'alice' as invalid: " in line

@@ -401,10 +401,14 @@ impl Channel {
                     receiving.on_released(sender_id, &send_id, deliveries, events, now);
                 }
                 sds::Event::EphemeralReceived {
-                    sender_id, content, ..
-                } => self
-                    .receiving
-                    .on_ephemeral(sender_id, content, &mut self.deliveries),
+                    message_id,
+                    sender_id,
+                    content,
+                } => {
+                    let (deliveries, events) = (&mut self.deliveries, &mut self.events);
+                    let receiving = &mut self.receiving;
+                    receiving.on_ephemeral(&message_id, sender_id, &content, deliveries, events);
+                }
                 sds::Event::ParityReceived {
                     message_id,
                     sender_id,

@@ -28,6 +28,9 @@ use crate::wire::segment::{
     self, HASH_LENGTH, Header, Received, Slot, TOTAL_SEGMENTS_MAX, WireFormat,
 };
 
+/// Bytes and their Keccak-256.
+type Hashed<'a> = (&'a [u8], [u8; HASH_LENGTH]);
+
 /// Bytes of a hash that a log shows.
 const PREFIX_BYTES: usize = 4;
 
@@ -660,35 +663,49 @@ impl Receiving {
     /// An ephemeral content: one whole segment, or under `draft` bytes as they are.
     pub fn on_ephemeral(
         &mut self,
+        message_id: &Name,
         sender_id: Arc<str>,
-        content: Part,
+        content: &Part,
         deliveries: &mut Deliveries,
+        events: &mut VecDeque<Event>,
     ) {
-        let is_draft = self.wire_format() == WireFormat::Draft;
+        match self.ephemeral_of(content) {
+            Ok((payload, payload_hash)) => deliveries.push(Delivery {
+                sender_id,
+                send_id: None,
+                payload_hash,
+                payload: Payload::of(payload, None),
+                redelivered: false,
+                released_ms: None,
+            }),
+            Err((kind, detail)) => {
+                self.counts.segments_discarded += 1;
+                events.push_back(fault(kind, &sender_id, message_id.to_string(), detail));
+            }
+        }
+    }
+
+    /// What an ephemeral content carries, and its hash; or why it is of no use.
+    fn ephemeral_of<'a>(&self, content: &'a Part) -> Result<Hashed<'a>, (FaultKind, String)> {
         let (payload, claimed) =
-            match segment::decode(&content, self.wire_format(), TOTAL_SEGMENTS_MAX) {
+            match segment::decode(content, self.wire_format(), TOTAL_SEGMENTS_MAX) {
+                Ok(Received::Segment(segment)) if segment.header.data_segment_count != Some(1) => {
+                    let why = "ephemeral messages have one segment, this one is of several";
+                    return Err((FaultKind::SegmentDiscarded, why.to_owned()));
+                }
                 Ok(Received::Segment(segment)) => {
-                    if segment.header.data_segment_count != Some(1) {
-                        return;
-                    }
                     (segment.payload, Some(segment.header.entire_message_hash))
                 }
                 Ok(Received::WholeMessage(payload)) => (payload, None),
-                Err(_) if is_draft => (&*content, None),
-                Err(_) => return,
+                Err(_) if self.wire_format() == WireFormat::Draft => (&**content, None),
+                Err(error) => return Err((FaultKind::SegmentInvalid, error.to_string())),
             };
         let payload_hash = keccak256(payload);
         if claimed.is_some_and(|claimed| claimed != payload_hash) {
-            return;
+            let why = "the payload of an ephemeral message does not have its hash";
+            return Err((FaultKind::SegmentInvalid, why.to_owned()));
         }
-        deliveries.push(Delivery {
-            sender_id,
-            send_id: None,
-            payload_hash,
-            payload: Payload::of(payload, None),
-            redelivered: false,
-            released_ms: None,
-        });
+        Ok((payload, payload_hash))
     }
 
     /// SDS releases a message.

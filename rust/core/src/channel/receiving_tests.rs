@@ -75,14 +75,29 @@ fn an_ephemeral_message_is_one_whole_segment_or_under_draft_what_it_is() {
     // What its hash is that of is one of two.
     let large = payload(1, 2 * SEGMENT_BYTES);
     let of_two = data_segments(crate::keccak::keccak256(&large[..SEGMENT_BYTES]), &large).remove(0);
-    for (wire_format, content, payload) in [
-        (WireFormat::Raw, &whole[..], Some(&b"typing"[..])),
-        (WireFormat::Raw, &falsely, None),
-        (WireFormat::Raw, &of_two, None),
-        (WireFormat::Raw, b"typing", None),
-        (WireFormat::Draft, b"typing", Some(b"typing")),
+    for (wire_format, content, payload, told) in [
+        (WireFormat::Raw, &whole[..], Some(&b"typing"[..]), None),
+        (
+            WireFormat::Raw,
+            &falsely,
+            None,
+            Some(FaultKind::SegmentInvalid),
+        ),
+        (
+            WireFormat::Raw,
+            &of_two,
+            None,
+            Some(FaultKind::SegmentDiscarded),
+        ),
+        (
+            WireFormat::Raw,
+            b"typing",
+            None,
+            Some(FaultKind::SegmentInvalid),
+        ),
+        (WireFormat::Draft, b"typing", Some(b"typing"), None),
         // What is no message of one segment there is none of several.
-        (WireFormat::Draft, &whole, Some(&whole)),
+        (WireFormat::Draft, &whole, Some(&whole), None),
     ] {
         let mut bob = with_wire(wire_format);
         let came = Message {
@@ -93,6 +108,9 @@ fn an_ephemeral_message_is_one_whole_segment_or_under_draft_what_it_is() {
         assert_eq!(bob.released.first().map(|released| &**released), payload);
         let mut waiting = bob.channel.deliveries().waiting();
         assert!(waiting.all(|delivery| delivery.released_ms.is_none() && !delivery.redelivered));
+        let (counts, _) = bob.channel.counts();
+        assert_eq!(counts.segments_discarded, u64::from(told.is_some()));
+        assert_eq!(told.map_or(0, |kind| bob.faults(kind)), bob.events.len());
     }
 }
 
