@@ -55,7 +55,7 @@ test: build
 	@echo "shardwire: testing the Rust crates: 2 minutes, and 2 of compiling the first time"
 	cargo test --quiet --locked --workspace
 	@cd tests && ../$(BIN)/python waku_servers.py --build
-	@echo "shardwire: testing the Python package: half an hour"
+	@echo "shardwire: testing the Python package: 25 minutes"
 	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
 
