@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from shardwire._native import ChangedRecords, ChannelMachine
@@ -83,24 +84,23 @@ def create_reliable_channel(
         PersistenceError: The stored state cannot be read or written, or the count of the node's rate limit cannot.
         NodeError: The node could not subscribe.
     """
-    return ChannelCreation(_create(node, channel_id, content_topic, sender_id, encryption, config, clock, rng))
+    check = partial(check_arguments, node, channel_id, content_topic, sender_id, encryption, config, clock, rng)
+    return ChannelCreation(_create(check))
 
 
-async def _create(
-    node: Node,
-    channel_id: ChannelId,
-    content_topic: str,
-    sender_id: SenderId,
-    encryption: Encryption | None,
-    config: ChannelConfig | ReliableChannelOptions | None,
-    clock: Clock | None,
-    rng: random.Random | None,
-) -> ReliableChannel:
-    arguments = check_arguments(node, channel_id, content_topic, sender_id, encryption, config, clock, rng)
-    sizes = MessageSizes(node, arguments.config, channel_id, content_topic, sender_id, arguments.encryption)
+async def _create(check: Callable[[], ChannelArguments]) -> ReliableChannel:
+    arguments = check()
+    sizes = MessageSizes(
+        arguments.node,
+        arguments.config,
+        arguments.channel_id,
+        arguments.content_topic,
+        arguments.sender_id,
+        arguments.encryption,
+    )
     await sizes.measure(arguments.members.max_message_size_bytes)
     persistence = persistence_of(arguments.config)
-    writer = Writer(persistence, channel_id)
+    writer = Writer(persistence, arguments.channel_id)
     membership: NodeMembership | None = None
     try:
         records, stored = await _load(arguments, writer)
