@@ -96,10 +96,7 @@ impl Party {
             };
             let name = (record.kind.to_owned(), key);
             match record.value {
-                Some(Value::Sds(sds::Value::Shared(bytes))) => self.records.insert(name, bytes),
-                Some(Value::Sds(sds::Value::Fields(bytes))) => {
-                    self.records.insert(name, bytes.into())
-                }
+                Some(Value::Bytes(bytes)) => self.records.insert(name, bytes),
                 Some(Value::Payload(payload)) => self.records.insert(name, payload.to_vec().into()),
                 None => self.records.remove(&name),
             };

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwire_core::sds::{
-    Config, Event, Kinds, Machine, Name, Now, Octets, Place, Transmit, TransmitKind, Value,
+    Config, Event, Kinds, Machine, Name, Now, Octets, Place, Transmit, TransmitKind,
 };
 use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView};
 
@@ -55,8 +55,7 @@ impl Party {
         for record in self.machine.poll_persist() {
             let name = (record.kind.to_owned(), record.key);
             match record.value {
-                Some(Value::Fields(bytes)) => self.records.insert(name, bytes.into()),
-                Some(Value::Shared(bytes)) => self.records.insert(name, bytes),
+                Some(bytes) => self.records.insert(name, bytes),
                 None => self.records.remove(&name),
             };
         }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use shardwire_core::reassemble::{Lend, Lent};
-use shardwire_core::sds::{Join, Octets, Value};
+use shardwire_core::sds::{Join, Octets};
 
 use crate::buffer::Buffer;
 use crate::fresh::new_joined;
@@ -62,12 +62,4 @@ pub fn octets_object<'py>(py: Python<'py>, octets: &Octets) -> PyResult<Bound<'p
         return Ok(backed.into_bound_py_any(py)?.cast_into()?);
     }
     Ok(PyBytes::new(py, octets))
-}
-
-/// The value of a record as an object.
-pub fn value_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyBytes>> {
-    match value {
-        Value::Fields(bytes) => Ok(PyBytes::new(py, bytes)),
-        Value::Shared(octets) => octets_object(py, octets),
-    }
 }

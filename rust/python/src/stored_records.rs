@@ -16,7 +16,7 @@ use shardwire_stub::documented;
 use crate::buffer::Buffer;
 use crate::channel_events::payload_object;
 use crate::error::Error;
-use crate::lent_bytes::{octets, value_object};
+use crate::lent_bytes::{octets, octets_object};
 
 /// Its kind and key.
 type Name = (Cow<'static, str>, RecordKey);
@@ -39,7 +39,7 @@ impl From<Vec<sds::Record>> for ChangedRecords {
     fn from(records: Vec<sds::Record>) -> Self {
         let records = records.into_iter().map(|record| {
             let name = (Cow::Borrowed(record.kind), RecordKey::Name(record.key));
-            (name, record.value.map(Value::Sds))
+            (name, record.value.map(Value::Bytes))
         });
         ChangedRecords::new(records.collect())
     }
@@ -77,7 +77,7 @@ impl ChangedRecords {
             let (kind, key): (String, Buffer<'_>) = name.extract()?;
             let value: Option<Buffer<'_>> = value.extract()?;
             let key = RecordKey::from(key.as_bytes().to_vec());
-            let value = value.map(|value| Value::Sds(sds::Value::Shared(octets(value))));
+            let value = value.map(|value| Value::Bytes(octets(value)));
             made.push(((Cow::Owned(kind), key), value));
         }
         Ok(ChangedRecords::new(made))
@@ -385,7 +385,7 @@ fn place_of<'py>(
 
 fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyBytes>> {
     match value {
-        Value::Sds(value) => value_object(py, value),
+        Value::Bytes(bytes) => octets_object(py, bytes),
         Value::Payload(payload) => payload_object(py, payload),
     }
 }

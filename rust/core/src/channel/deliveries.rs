@@ -86,7 +86,7 @@ impl Stored {
         payload_key(&self.sender_id, &self.send_id)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    fn encode(&self) -> Octets {
         let mut record = Writer::new();
         record
             .bytes(self.sender_id.as_bytes())

@@ -56,7 +56,7 @@ impl Life {
         for record in records.into_vec() {
             let name = (record.kind, record.key.as_bytes().to_vec());
             match record.value {
-                Some(Value::Sds(value)) => self.records.insert(name, value.to_vec()),
+                Some(Value::Bytes(value)) => self.records.insert(name, value.to_vec()),
                 Some(Value::Payload(payload)) => self.records.insert(name, payload.to_vec()),
                 None => self.records.remove(&name),
             };

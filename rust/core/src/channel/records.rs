@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::maps::HashSet;
 use crate::reassemble::Payload;
-use crate::sds::{self, Name};
+use crate::sds::{Name, Octets};
 use crate::sink::Sink;
 
 pub(super) const SEGMENT: &str = "channel.segment";
@@ -98,8 +98,8 @@ impl Hash for RecordKey {
 /// The value of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of SDS, or bytes that others keep too.
-    Sds(sds::Value),
+    /// Bytes, which others may keep too.
+    Bytes(Octets),
     /// A whole message.
     Payload(Payload),
 }
@@ -108,7 +108,7 @@ impl Value {
     /// How many bytes it has.
     pub fn len(&self) -> usize {
         match self {
-            Value::Sds(value) => value.len(),
+            Value::Bytes(bytes) => bytes.len(),
             Value::Payload(payload) => payload.len(),
         }
     }
@@ -121,7 +121,7 @@ impl Value {
     /// Writes them into `out`.
     pub fn write_to(&self, out: &mut impl Sink) {
         match self {
-            Value::Sds(value) => out.put(value),
+            Value::Bytes(bytes) => out.put(bytes),
             Value::Payload(payload) => payload.write_to(out),
         }
     }
@@ -129,7 +129,13 @@ impl Value {
 
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Self {
-        Value::Sds(sds::Value::Fields(bytes))
+        Value::Bytes(bytes.into())
+    }
+}
+
+impl From<Octets> for Value {
+    fn from(bytes: Octets) -> Self {
+        Value::Bytes(bytes)
     }
 }
 

@@ -9,7 +9,7 @@ use super::json_record::{decode, hash_of};
 use super::records::payload_key;
 use super::restore_error::RestoreError;
 use crate::sds::fields::{Reader, Writer};
-use crate::sds::{Name, VERSION};
+use crate::sds::{Name, Octets, VERSION};
 use crate::wire::sds::WireFormat as SdsWireFormat;
 use crate::wire::segment::{HASH_LENGTH, WireFormat};
 
@@ -64,7 +64,7 @@ impl SegmentRecord {
     }
 
     /// What [`SegmentRecord::decode`] reads, before bytes that follow it.
-    pub fn encode(&self, own: &[u8]) -> Vec<u8> {
+    pub fn encode(&self, own: &[u8]) -> Octets {
         let mut record = Writer::new();
         record
             .bytes(self.sender_id.as_bytes())
@@ -118,7 +118,7 @@ impl PartsRecord {
     }
 
     /// What [`PartsRecord::decode`] reads, before the bytes of the parts that no message holds.
-    pub fn encode(&self, own: &[&[u8]]) -> Vec<u8> {
+    pub fn encode(&self, own: &[&[u8]]) -> Octets {
         let mut record = Writer::new();
         record.long(self.length as u64).bytes(&self.payload_hash);
         self.wire_formats.write(&mut record);

@@ -130,7 +130,7 @@ fn damage_is_told_wherever_it_is() {
             assert!(PartsRecord::decode(&stored[..cut]).is_err_and(is_damaged));
         }
         for place in 0..head {
-            let mut changed = stored.clone();
+            let mut changed = stored.to_vec();
             changed[place] ^= 1;
             assert!(SegmentRecord::decode(&changed).is_err());
             assert!(PartsRecord::decode(&changed).is_err());

@@ -375,7 +375,7 @@ impl SharedBytes {
                 let head = &content[..content.len().min(HEAD_BYTES)];
                 self.contents
                     .insert(key.clone(), (head.into(), content.len()));
-                records.put(CONTENT, key, Some(Value::Sds(content)));
+                records.put(CONTENT, key, Some(content));
             }
             (CONTENT, None) => self.deleted_contents.push(key),
             (MESSAGE, Some(wire)) => {
@@ -386,7 +386,7 @@ impl SharedBytes {
                 self.drop_frame(&key, records);
                 self.drop_unnamed(&key, records);
             }
-            (kind, value) => records.put(kind, key, value.map(Value::Sds)),
+            (kind, value) => records.put(kind, key, value),
         }
     }
 
@@ -402,7 +402,7 @@ impl SharedBytes {
     fn on_message_put(
         &mut self,
         message_id: Name,
-        wire: sds::Value,
+        wire: Octets,
         is_ours: bool,
         records: &mut Records,
     ) {
@@ -425,7 +425,7 @@ impl SharedBytes {
                 records.delete(CONTENT, message_id.clone());
             }
             if !is_other {
-                records.put(MESSAGE, message_id.clone(), Some(Value::Sds(wire)));
+                records.put(MESSAGE, message_id.clone(), Some(wire));
                 self.stored.insert(message_id);
             }
         }
@@ -485,7 +485,6 @@ impl SharedBytes {
         }
         for (message_id, wire) in std::mem::take(&mut self.wires) {
             if self.uses.contains_key(&message_id) {
-                let wire = Value::Sds(sds::Value::Shared(wire));
                 records.put(MESSAGE, message_id.clone(), Some(wire));
                 self.stored.insert(message_id);
             }
@@ -708,7 +707,7 @@ mod tests {
                 let record = sds::Record {
                     kind,
                     key: Name::new(ID),
-                    value: value.cloned().map(sds::Value::Shared),
+                    value: value.cloned(),
                 };
                 self.shared.take(record, |_, _| self.is_ours, &mut records);
             }
@@ -720,7 +719,7 @@ mod tests {
                 let name = (record.kind, record.key.as_bytes().to_vec());
                 match record.value {
                     None => drop(self.records.remove(&name)),
-                    Some(Value::Sds(value)) => drop(self.records.insert(name, value.to_vec())),
+                    Some(Value::Bytes(value)) => drop(self.records.insert(name, value.to_vec())),
                     Some(Value::Payload(value)) => drop(self.records.insert(name, value.to_vec())),
                 }
             }

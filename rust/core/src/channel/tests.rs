@@ -257,7 +257,7 @@ impl Bob {
         for record in self.channel.poll_persist() {
             let name = (record.kind.to_owned(), record.key.as_bytes().to_vec());
             match record.value {
-                Some(Value::Sds(value)) => self.records.insert(name, value.to_vec().into()),
+                Some(Value::Bytes(value)) => self.records.insert(name, value.to_vec().into()),
                 Some(Value::Payload(value)) => self.records.insert(name, value.to_vec().into()),
                 None => self.records.remove(&name),
             };

@@ -55,7 +55,7 @@ pub use name::Name;
 pub use octets::{Join, Octets, Part};
 pub(crate) use outgoing::Ordinals;
 pub(crate) use records::{CONTENT, MESSAGE, fields};
-pub use records::{Record, RestoreError, VERSION, Value};
+pub use records::{Record, RestoreError, VERSION};
 pub use repair::{in_response_group, request_offset_ms, response_offset_ms};
 pub use sync::feedback::{feedback_delay_ms, late_share};
 

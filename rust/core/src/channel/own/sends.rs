@@ -9,7 +9,7 @@ use super::send::{FailureStage, OutcomeKind, OwnSend};
 use super::told::{Chunks, Kind, Listened, Outcome, Told};
 use crate::channel::restore_error::RestoreError;
 use crate::maps::HashMap;
-use crate::sds::{DeliveredWhen, Name};
+use crate::sds::{DeliveredWhen, Name, Octets};
 
 /// Settled sends that are remembered, so that the application may ask for one and a late acknowledgement
 /// finds it.
@@ -441,7 +441,7 @@ impl OwnSends {
     }
 
     /// Records that changed since the last call; `None` deletes.
-    pub fn poll_persist(&mut self) -> impl Iterator<Item = (Name, Option<Vec<u8>>)> + '_ {
+    pub fn poll_persist(&mut self) -> impl Iterator<Item = (Name, Option<Octets>)> + '_ {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|send_id| {
             let record = self.get(&send_id).map(OwnSend::encode);

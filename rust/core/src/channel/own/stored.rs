@@ -10,7 +10,7 @@ use super::send::{FailureStage, OutcomeKind, OwnSend};
 use crate::channel::records::SCHEMA_VERSION;
 use crate::channel::restore_error::RestoreError;
 use crate::sds::fields::{Reader, Writer};
-use crate::sds::{Name, Ordinals, VERSION};
+use crate::sds::{Name, Octets, Ordinals, VERSION};
 
 /// What errors call it.
 const CALLED: &str = "SendRecord";
@@ -23,7 +23,7 @@ const DELIVERED: u8 = 2;
 
 impl OwnSend {
     /// What [`OwnSend::decode`] reads.
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Octets {
         let mut record = Writer::new();
         record
             .names(&self.request_ids)

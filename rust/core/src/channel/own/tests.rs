@@ -736,11 +736,11 @@ fn every_field_is_stored() {
     assert_eq!(OwnSend::decode(&record).as_ref(), Ok(&kept));
     for cut in 0..record.len() {
         assert!(OwnSend::decode(&record[..cut]).is_err(), "{cut}");
-        let mut altered = record.clone();
+        let mut altered = record.to_vec();
         altered[cut] ^= 1;
         assert!(OwnSend::decode(&altered).is_err(), "{cut}");
     }
-    let mut newer = record;
+    let mut newer = record.to_vec();
     newer[0] = 200;
     let error = OwnSend::decode(&newer)
         .expect_err("it is newer")

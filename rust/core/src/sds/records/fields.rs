@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::VERSION;
 use crate::crc32::crc32;
 use crate::sds::name::Name;
+use crate::sds::octets::Octets;
 use crate::wire::sds::HistoryEntry;
 
 const CHECKSUM_BYTES: usize = 4;
@@ -71,14 +72,14 @@ impl Writer {
     }
 
     /// The record with its checksum.
-    pub fn seal(&mut self) -> Vec<u8> {
+    pub fn seal(&mut self) -> Octets {
         let mut record = std::mem::take(&mut self.0);
         record.extend_from_slice(&crc32(&record).to_le_bytes());
-        record
+        record.into()
     }
 
     /// The record with its checksum, and behind it bytes that the checksum says nothing of.
-    pub fn seal_before(&mut self, behind: &[&[u8]]) -> Vec<u8> {
+    pub fn seal_before(&mut self, behind: &[&[u8]]) -> Octets {
         let head = self.seal();
         let length = (head.len() as u32).to_le_bytes();
         let size_bytes = behind.iter().map(|bytes| bytes.len()).sum::<usize>();
@@ -89,7 +90,7 @@ impl Writer {
         for bytes in behind {
             record.extend_from_slice(bytes);
         }
-        record
+        record.into()
     }
 }
 

@@ -60,34 +60,14 @@ pub struct Record {
     /// Which one.
     pub key: Name,
     /// What is stored; `None` deletes.
-    pub value: Option<Value>,
-}
-
-/// The value of a record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    /// A record of ours.
-    Fields(Vec<u8>),
-    /// Bytes that others keep too.
-    Shared(Octets),
-}
-
-impl std::ops::Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Value::Fields(bytes) => bytes,
-            Value::Shared(bytes) => bytes,
-        }
-    }
+    pub value: Option<Octets>,
 }
 
 /// What is stored now of the kinds whose records may vanish before they were ever written, and the
 /// state record as it stands.
 #[derive(Debug, Default)]
 pub struct Records {
-    state: Vec<u8>,
+    state: Option<Octets>,
     stored: HashSet<(&'static str, Name)>,
     /// How many records changed lately.
     usual: usize,
@@ -97,13 +77,7 @@ pub struct Records {
 
 impl Records {
     /// A record that may have come and gone between two calls: then there is nothing to delete.
-    fn put(
-        &mut self,
-        out: &mut Vec<Record>,
-        kind: &'static str,
-        key: Name,
-        value: Option<Vec<u8>>,
-    ) {
+    fn put(&mut self, out: &mut Vec<Record>, kind: &'static str, key: Name, value: Option<Octets>) {
         let known = match value {
             Some(_) => {
                 self.stored.insert((kind, key.clone()));
@@ -112,11 +86,7 @@ impl Records {
             None => !self.stored.is_empty() && self.stored.remove(&(kind, key.clone())),
         };
         if known {
-            out.push(Record {
-                kind,
-                key,
-                value: value.map(Value::Fields),
-            });
+            out.push(Record { kind, key, value });
         }
     }
 }

@@ -105,7 +105,7 @@ impl Machine {
             );
         }
         self.restore_answers(&mut kinds, now);
-        self.records.state = self.encode_state();
+        self.records.state = Some(self.encode_state());
         Ok(self)
     }
 

@@ -3,7 +3,7 @@
 use super::fields::Writer;
 use super::{
     ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, PAST,
-    RIVAL, Record, SEND, STATE, VERSION, Value,
+    RIVAL, Record, SEND, STATE, VERSION,
 };
 use crate::sds::incoming::{Incoming, IncomingSend};
 use crate::sds::log::{Change, Entry};
@@ -51,15 +51,15 @@ impl Machine {
                 Change::Message(message_id, message) => {
                     // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
                     let own = outgoing.stored_wire(message_id.as_bytes()).cloned();
-                    shared(MESSAGE, message_id, own.or(message))
+                    record(MESSAGE, message_id, own.or(message))
                 }
             });
         });
         self.outgoing.poll_persist(&self.log, |change| {
             out.push(match change {
-                Stored::Wire(message_id, wire) => shared(MESSAGE, message_id, wire.cloned()),
+                Stored::Wire(message_id, wire) => record(MESSAGE, message_id, wire.cloned()),
                 Stored::Content(message_id, content) => {
-                    shared(CONTENT, message_id, content.cloned())
+                    record(CONTENT, message_id, content.cloned())
                 }
                 Stored::State(message_id, state) => {
                     let fields = state.map(|(send, ordinal)| content_state(send, ordinal));
@@ -71,7 +71,7 @@ impl Machine {
         let outgoing = &self.outgoing;
         self.log.poll_originals(|message_id, message| {
             let own = outgoing.stored_wire(message_id.as_bytes()).cloned();
-            out.push(shared(MESSAGE, message_id, own.or(message)));
+            out.push(record(MESSAGE, message_id, own.or(message)));
         });
         self.put_incoming(&mut out);
         let records = &mut self.records;
@@ -81,7 +81,7 @@ impl Machine {
         }
         for (sender_id, horizon) in self.participants.poll_changed() {
             let fields = horizon.map(|horizon| match horizon {
-                0 => vec![VERSION],
+                0 => version_alone(),
                 _ => Writer::new().long(horizon).seal(),
             });
             out.push(record(PARTICIPANT, &Name::new(&sender_id), fields));
@@ -110,14 +110,14 @@ impl Machine {
     }
 
     fn put_state(&mut self, out: &mut Vec<Record>) {
-        let state = self.encode_state();
+        let state = Some(self.encode_state());
         if state != self.records.state {
             self.records.state.clone_from(&state);
-            out.push(record(STATE, &Name::new(""), Some(state)));
+            out.push(record(STATE, &Name::new(""), state));
         }
     }
 
-    pub(super) fn encode_state(&self) -> Vec<u8> {
+    pub(super) fn encode_state(&self) -> Octets {
         let heads = self.heads.entries().filter_map(|entry| self.log.get(entry));
         Writer::new()
             .long(self.lamport.timestamp())
@@ -167,31 +167,28 @@ impl Machine {
             out.push(record(PAST, &Name::new(&format!("{number:08x}")), fields));
         }
         for (name, known) in self.given_up.poll_changed() {
-            records.put(out, GIVEN_UP, name, known.then(|| vec![VERSION]));
+            records.put(out, GIVEN_UP, name, known.then(version_alone));
         }
         for (name, known) in self.rivals.poll_changed() {
-            records.put(out, RIVAL, name, known.then(|| vec![VERSION]));
+            records.put(out, RIVAL, name, known.then(version_alone));
         }
     }
 }
 
-fn record(kind: &'static str, key: &Name, fields: Option<Vec<u8>>) -> Record {
+/// The value of a record that says no more than that it is there.
+fn version_alone() -> Octets {
+    [VERSION].as_slice().into()
+}
+
+fn record(kind: &'static str, key: &Name, value: Option<Octets>) -> Record {
     Record {
         kind,
         key: key.clone(),
-        value: fields.map(Value::Fields),
+        value,
     }
 }
 
-fn shared(kind: &'static str, key: &Name, bytes: Option<Octets>) -> Record {
-    Record {
-        kind,
-        key: key.clone(),
-        value: bytes.map(Value::Shared),
-    }
-}
-
-fn log_entry(entry: &Entry, incoming: &Incoming) -> Vec<u8> {
+fn log_entry(entry: &Entry, incoming: &Incoming) -> Octets {
     let waits_in = entry
         .send
         .and_then(|send| incoming.get(send))
@@ -208,7 +205,7 @@ fn log_entry(entry: &Entry, incoming: &Incoming) -> Vec<u8> {
         .seal()
 }
 
-fn outgoing_send(send: &OutgoingSend) -> Vec<u8> {
+fn outgoing_send(send: &OutgoingSend) -> Octets {
     let alone = send.is_alone();
     let flags = [
         (send.finished, FINISHED),
@@ -263,14 +260,14 @@ fn put_state(writer: &mut Writer, content: &OutgoingContent) {
     }
 }
 
-fn content_state(send: &OutgoingSend, ordinal: u32) -> Vec<u8> {
+fn content_state(send: &OutgoingSend, ordinal: u32) -> Octets {
     let mut writer = Writer::new();
     writer.bytes(send.send_id.as_bytes()).int(ordinal);
     put_state(&mut writer, &send.contents[ordinal as usize]);
     writer.seal()
 }
 
-fn incoming_send(send: &IncomingSend, incoming: &Incoming) -> Vec<u8> {
+fn incoming_send(send: &IncomingSend, incoming: &Incoming) -> Octets {
     let flags = [
         (send.reconstructed, RECONSTRUCTED),
         (send.lost, LOST_SEND),
