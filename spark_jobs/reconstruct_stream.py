@@ -90,7 +90,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     config = replace(config, limits=replace(config.limits, timeout_ms=options.timeout_ms))
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
-    with stop_on_signal() as stop, job_session(f"shardwire {NAME}") as spark:
+    with job_session(f"shardwire {NAME}") as spark, stop_on_signal() as stop:
         refuse_summary(spark, options)
         set_partitions(spark, options)
         flush = None if options.flush is None else JobOutput(options.flush, overwrite=True)

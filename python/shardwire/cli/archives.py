@@ -185,8 +185,8 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
             raise ConfigError(f"--spark is {asked.spark!r}: it must be local[*], spark://HOST:PORT, yarn or k8s://URL")
         from shardwire.archive.source import files_of
         from shardwire.spark import summarize_archive
+        from shardwire.spark.failures import failures_told
         from shardwire.spark.files import unreadable_told
-        from shardwire.spark.job import failures_told
         from shardwire.spark.session import job_session
 
         # What is not there is told at once, and not by Spark.

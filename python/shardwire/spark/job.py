@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
-import re
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
-import pyspark
 from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import STATUSES
@@ -23,6 +20,7 @@ from shardwire.archive.unwrap import LAYERS, UnwrapStep, steps_of
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
 from shardwire.quoting import listed, printable
+from shardwire.spark.failures import reason_of, without_frames_of_py4j
 from shardwire.spark.files import LEAVES_OUT, Files
 from shardwire.spark.output import JobOutput
 
@@ -31,20 +29,9 @@ if TYPE_CHECKING:
 
 # The same in every job: all is well; a message is missing or a row is no segment; arguments are wrong, or it failed.
 EXIT_WELL, EXIT_MISSING, EXIT_FAILED = 0, 1, 2
-# Where Spark's own words do not say what to do about it here.
-_REMEDIES = {
-    "No module named 'shardwire": "the executors' Python needs shardwire, see docs/guide/spark_clusters.md",
-    "[PATH_ALREADY_EXISTS]": "give another output, or --overwrite",
-    "[UNABLE_TO_INFER_SCHEMA]": "the input has no Parquet files",
-    "is not a Parquet file": "--skip-corrupt leaves such files out",
-    "CANNOT_READ_FILE": "--skip-corrupt leaves such files out",
-    "Could not read footer": "--skip-corrupt leaves such files out",
-    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "write that file anew with the columns of the first one",
-    "FAILED_READ_FILE": "--skip-corrupt leaves such files out",
-    "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
-    "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
-}
-_RAISED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
+EXIT_INTERRUPTED = 130
+# What ends a process and is not Ctrl-C, which Spark itself makes a KeyboardInterrupt of.
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PROGRESS_INTERVAL_S = 1.0
 
 
@@ -185,63 +172,61 @@ def unwrap_steps_of(options: argparse.Namespace) -> list[UnwrapStep]:
 
 
 def run_job(job: Callable[[], int]) -> int:
-    """The job's exit code; an error is one line on stderr and exit code 2."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    """The job's exit code; an error is one line on stderr and exit code 2, an interruption is one and 130.
 
-    try:
-        return job()
-    except ShardwireError as error:
-        reason = str(error).replace("pass replace=True", "pass --overwrite").replace(LEAVES_OUT, "--skip-corrupt")
-    except (PySparkException, Py4JError) as error:
-        reason = reason_of(error)
-    except OSError as error:
-        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    sys.stderr.write(f"error: {reason}\n")
-    return EXIT_FAILED
-
-
-@contextmanager
-def failures_told() -> Iterator[None]:
-    """Tells in one line what Spark raises.
-
-    Raises:
-        ShardwireError: It raised.
+    SIGTERM and a closed terminal interrupt as Ctrl-C does, so that nothing half written is left beside the output.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    root = logging.getLogger()
-    root.addFilter(_is_not_of_py4j)
+    try:
+        with without_frames_of_py4j(), _ending_interrupts():
+            return job()
+    except KeyboardInterrupt:
+        return _tell_interruption()
+    except (ShardwireError, PySparkException, Py4JError, OSError) as error:
+        if _is_of_interruption(error):
+            return _tell_interruption()
+        reason = _told(error)
+    sys.stderr.write(f"error: {reason}\n")
+    return EXIT_FAILED
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ShardwireError):
+        return str(error).replace("pass replace=True", "pass --overwrite").replace(LEAVES_OUT, "--skip-corrupt")
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return reason_of(error)
+
+
+def _tell_interruption() -> int:
+    sys.stderr.write("interrupted\n")
+    return EXIT_INTERRUPTED
+
+
+def _is_of_interruption(error: BaseException | None) -> bool:
+    """Whether it was raised on the way out: Ctrl-C may have ended the Java that would take half an output away."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+@contextmanager
+def _ending_interrupts() -> Iterator[None]:
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    # What is ignored, as by `nohup`, stays so; Python lets the main thread alone set handlers.
+    is_main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in _ENDING if is_main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, interrupt)
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        raise ShardwireError(f"Spark failed: {reason_of(error)}") from error
     finally:
-        root.removeFilter(_is_not_of_py4j)
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """What it also raises, Ctrl-C above all, it logs at the root, with its own frames."""
-    return Path(record.pathname).parent.name != "py4j"
-
-
-def reason_of(error: Exception) -> str:
-    """The line that says what happened, out of pages that Spark says about it; the kind of an error without words."""
-    text = str(error)
-    lines = [line.strip() if line.startswith(":") else line for line in text.splitlines() if line.strip()]
-    # What failed in Python on an executor stands below its traceback, in the first line that is not indented.
-    below = lines[max((n + 1 for n, line in enumerate(lines) if "Traceback (most recent" in line), default=0) :]
-    raised = next((line for line in below if _RAISED.match(line)), None) if len(below) < len(lines) else None
-    if raised is None:
-        # Before its own words py4j names the call that failed.
-        told = (line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling "))
-        raised = next(told, type(error).__name__)
-    # The line may be a general one above the one that has a remedy.
-    remedies = [remedy for mark, remedy in _REMEDIES.items() if mark in raised] or [
-        remedy for mark, remedy in _REMEDIES.items() if mark in text
-    ]
-    return "; ".join([raised, *remedies[:1]])
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def print_table(title: str, values: Mapping[str, object]) -> None:

@@ -59,10 +59,15 @@ def secret_of(value: str, name: str) -> str:
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, instead of ending the process."""
+    """An event that SIGINT and SIGTERM set, instead of ending the process; the second one ends it.
+
+    It holds inside a session alone: a session that is made later takes SIGINT for itself.
+    """
     stop = threading.Event()
 
     def set_stop(*_: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
         stop.set()
 
     before = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,0 +1,79 @@
+"""What Spark raises, in one line."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+from shardwire.errors import ShardwireError
+
+# Where Spark's own words do not say what to do about it here.
+_REMEDIES = {
+    "No module named 'shardwire": "the executors' Python needs shardwire, see docs/guide/spark_clusters.md",
+    "[PATH_ALREADY_EXISTS]": "give another output, or --overwrite",
+    "[UNABLE_TO_INFER_SCHEMA]": "the input has no Parquet files",
+    "is not a Parquet file": "--skip-corrupt leaves such files out",
+    "CANNOT_READ_FILE": "--skip-corrupt leaves such files out",
+    "Could not read footer": "--skip-corrupt leaves such files out",
+    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "write that file anew with the columns of the first one",
+    "FAILED_READ_FILE": "--skip-corrupt leaves such files out",
+    "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
+    "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
+}
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Tells in one line what Spark raises.
+
+    Raises:
+        ShardwireError: It raised.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        with without_frames_of_py4j():
+            yield
+    except (PySparkException, Py4JError) as error:
+        raise ShardwireError(f"Spark failed: {reason_of(error)}") from error
+
+
+@contextmanager
+def without_frames_of_py4j() -> Iterator[None]:
+    """Keeps out of the log what py4j says of errors that it raises as well."""
+    root = logging.getLogger()
+    root.addFilter(_is_not_of_py4j)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """What it also raises, Ctrl-C above all, it logs at the root, with its own frames."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def reason_of(error: Exception) -> str:
+    """The line that says what happened, out of pages that Spark says about it; the kind of an error without words."""
+    text = str(error)
+    lines = [line.strip() if line.startswith(":") else line for line in text.splitlines() if line.strip()]
+    # What failed in Python on an executor stands below its traceback, in the first line that is not indented.
+    below = lines[max((n + 1 for n, line in enumerate(lines) if "Traceback (most recent" in line), default=0) :]
+    raised = next((line for line in below if _RAISED.match(line)), None) if len(below) < len(lines) else None
+    if raised is None:
+        # Before its own words py4j names the call that failed.
+        told = (line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling "))
+        raised = next(told, type(error).__name__)
+    # The line may be a general one above the one that has a remedy.
+    remedies = [remedy for mark, remedy in _REMEDIES.items() if mark in raised] or [
+        remedy for mark, remedy in _REMEDIES.items() if mark in text
+    ]
+    return "; ".join([raised, *remedies[:1]])
