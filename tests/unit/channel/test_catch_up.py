@@ -101,6 +101,11 @@ def test_a_store_that_comes_near_is_asked_at_once() -> None:
     catch_up.on_store_near()
     assert catch_up.next_ms() == 0
     assert not catch_up.fails
+    # Who asks for nothing that passed by asks for what is missing.
+    catch_up = CatchUp(False, INTERVAL_MS, 0)
+    catch_up.on_failed(10_000)
+    catch_up.on_store_near()
+    assert catch_up.retry_at_ms == 0
 
 
 def test_what_found_no_room_is_asked_for_again() -> None:

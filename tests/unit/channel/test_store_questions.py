@@ -192,6 +192,28 @@ def test_a_node_that_is_connected_better_than_before_is_asked_at_once() -> None:
     run_world(scenario)
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_who_was_offline_goes_on_to_ask_for_what_is_missing(asks: bool) -> None:
+    """Whether or not it asks for what passed by."""
+    config = replace(STORE_ONLY, sync=SyncConfig(query_on_connect=asks))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        await peer.send(naming(0, []))
+        await asyncio.sleep(1)
+        await peer.send(naming(1, [HistoryEntry("gone", retrieval_hint=bytes(32))]))
+        await asyncio.sleep(1)
+        world.nodes["bob"].go_offline()
+        await asyncio.sleep(60)
+        world.nodes["bob"].go_online()
+        queries = spy(world.nodes["bob"])
+        await asyncio.sleep(60)
+        assert len([query for query in queries if query.message_hashes]) > 3
+
+    run_world(scenario)
+
+
 def test_while_the_application_takes_nothing_more_no_store_is_asked() -> None:
     config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, incoming_buffer_messages_max=10))
     taken: list[bytes] = []

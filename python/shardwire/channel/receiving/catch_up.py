@@ -68,9 +68,8 @@ class CatchUp:
 
     def on_store_near(self) -> None:
         """A store came into reach, or may have: it is asked at once."""
-        if self._enabled:
-            self._is_due = True
-            self._retry_at_ms = self._failures_in_row = 0
+        self._is_due = self._enabled
+        self._retry_at_ms = self._failures_in_row = 0
 
     def next_ms(self) -> int | None:
         """Monotonic time at which a store is to be asked; None while it is being asked, or never."""

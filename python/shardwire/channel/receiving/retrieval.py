@@ -121,11 +121,11 @@ class Retrieval:
         self._wake.set()
 
     def on_connection(self, state: ConnectionState) -> None:
-        """A connection that comes back, or a store that comes into reach, makes us ask for what passed by."""
+        """Where a connection comes back, or a store into reach, what passed by and what is missing is asked for."""
         was_online, self._online = self._online, state is not ConnectionState.DISCONNECTED
         if was_online and not self._online:
             self.catch_up.on_gap(self._present_ns())
-        if self._online and self._sync.query_on_connect and (not was_online or state is ConnectionState.CONNECTED):
+        if self._online and (not was_online or state is ConnectionState.CONNECTED):
             self._on_store_near()
 
     def _on_store_near(self) -> None:
