@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shardwire_core::channel::{
-    Allowance, Channel, Chunks, DISPATCHES_MAX, Event, Failure, Outcome, Segmentation, Submission,
-    Told,
+    Allowance, Channel, ChunkProgress, DISPATCHES_MAX, Event, Failure, Segmentation, SendEvent,
+    SendEventKind, Submission,
 };
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::sds::{Config, Kinds, MessageIdRule, Octets, Transmit, TransmitKind};
@@ -77,7 +77,7 @@ impl Sender {
             ..config(&mut draws)
         };
         let channel = member("alice", config, segmentation, at(0), draws.next());
-        channel.own().listened().set(u16::MAX);
+        channel.own().listened().set(SendEventKind::ALL);
         Sender {
             draws,
             channel,
@@ -263,7 +263,7 @@ impl Sender {
         if self.is_active {
             self.poll();
         }
-        self.take_told();
+        self.take_events();
         self.channel.poll_persist();
         assert!(self.channel.unplaced() <= self.channel.dispatches_in_flight());
         assert!(self.channel.counted_in_flight() <= DISPATCHES_MAX);
@@ -342,33 +342,36 @@ impl Sender {
         self.handed.insert(id);
     }
 
-    fn take_told(&mut self) {
+    fn take_events(&mut self) {
         for event in self.channel.poll_events(at(self.now_ms)) {
             if let Event::NodeHolds { hold_ms, .. } = event {
                 assert!(hold_ms > 0);
             }
         }
-        for told in self.channel.own_mut().poll_told() {
-            match told {
-                Told::Dropped { request_id, .. } => self.end_ephemeral(&request_id),
-                Told::Chunks {
-                    what, request_id, ..
-                } => {
-                    if matches!(what, Chunks::Sent | Chunks::Failed { .. }) {
-                        self.end_ephemeral(&request_id);
-                    }
+        for event in self.channel.own_mut().poll_events() {
+            match event {
+                SendEvent::EphemeralDropped { request_id, .. }
+                | SendEvent::ChunkSent(ChunkProgress { request_id, .. })
+                | SendEvent::ChunkError {
+                    progress: ChunkProgress { request_id, .. },
+                    ..
+                } => self.end_ephemeral(&request_id),
+                SendEvent::MessageSent(ids) => {
+                    assert!(
+                        self.sent.insert(ids.request_id.to_string()),
+                        "it was told twice"
+                    );
                 }
-                Told::Outcome {
-                    what, request_id, ..
-                } => {
-                    let request_id = request_id.to_string();
-                    let is_new = match what {
-                        Outcome::Sent => self.sent.insert(request_id),
-                        Outcome::Failed { .. } => self.failed.insert(request_id),
-                        Outcome::Delivered { .. } => panic!("nobody hears it"),
-                    };
-                    assert!(is_new, "it was told twice");
+                SendEvent::MessageSendError { ids, .. } => {
+                    assert!(
+                        self.failed.insert(ids.request_id.to_string()),
+                        "it was told twice"
+                    );
                 }
+                SendEvent::MessageDelivered { .. } => panic!("nobody hears it"),
+                SendEvent::ChunkSending(_)
+                | SendEvent::ChunkPossiblyAcknowledged(_)
+                | SendEvent::ChunkAcknowledged { .. } => {}
             }
         }
     }
@@ -403,7 +406,7 @@ impl Sender {
                 let id = transmit.transmit_id;
                 assert!(self.channel.handle_propagated(id, &[3; 32], now));
             }
-            self.take_told();
+            self.take_events();
             if self.is_done() {
                 break;
             }

@@ -1757,9 +1757,13 @@ class ChannelMachine(Participant):
         """The application is done with the message that it has, if there is one."""
     def resume_in_store(self, now: Now) -> None:
         """What a store had of our sends in an earlier life it has still."""
-    def listen_for(self, kinds: int) -> None:
-        """Says to which of `shardwire.events.SEND_EVENTS` somebody listens, a bit for each; at any time, in the middle
-        of another call too. Chunk events that nobody listens to are not made."""
+    def listen_for(self, events: Sequence[str]) -> None:
+        """Says to which of `shardwire.events.SEND_EVENTS` somebody listens, by their names; at any time, in the middle
+        of another call too. Chunk events that nobody listens to are not made.
+
+        Raises:
+            ConfigError: There is no such event.
+        """
     def own_sends(self) -> OwnSends:
         """How far our sends have come."""
     def expire(self, now: Now) -> None:

@@ -216,7 +216,7 @@ class ChunkErrorEvent(ChannelEvent):
     error: str
 
 
-# What becomes of our sends, in the order of the core's `Kind`.
+# What becomes of our sends; the core's `SendEventKind` has the first name of each.
 SEND_EVENTS: tuple[type[ChannelEvent], ...] = (
     ChunkSendingEvent,
     ChunkSentEvent,

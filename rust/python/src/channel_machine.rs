@@ -24,6 +24,7 @@ use crate::reassembler::set_stats;
 use crate::sds_config::config_of;
 use crate::sds_events::{Transmit, transmit_object};
 use crate::segmentation::SegmentationParameters;
+use crate::send_events::kinds_named;
 use crate::stored_records::ChangedRecords;
 
 #[documented]
@@ -306,8 +307,9 @@ impl ChannelMachine {
         Ok(())
     }
 
-    fn listen_for(&self, kinds: u16) {
-        self.listened.set(kinds);
+    fn listen_for(&self, events: Vec<Bound<'_, PyString>>) -> PyResult<()> {
+        self.listened.set(kinds_named(events)?);
+        Ok(())
     }
 
     fn expire(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {

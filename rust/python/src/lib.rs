@@ -34,6 +34,7 @@ mod sds_config;
 mod sds_events;
 mod sds_machine;
 mod segmentation;
+mod send_events;
 mod stored_records;
 mod texts;
 mod waku;

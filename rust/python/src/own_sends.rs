@@ -1,18 +1,15 @@
 //! Sends of ours, as the machine of a channel has them: `_native.pyi`, "Channel".
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyFrozenSet, PyList, PyTuple};
-use shardwire_core::channel::{
-    Chunks, Kind, Outcome, OutcomeKind, OwnSend, OwnSends as Sends, Told,
-};
+use pyo3::types::PyList;
+use shardwire_core::channel::{OutcomeKind, OwnSend, OwnSends as Sends};
 use shardwire_core::sds::Name;
 use shardwire_stub::documented;
 
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::participant::{Participant, with};
-use crate::texts::name;
+use crate::send_events::{announcement, send_event_object};
 
 #[documented]
 #[pyclass(frozen, module = "shardwire._native")]
@@ -96,12 +93,12 @@ impl OwnSends {
     // --- outputs ---------------------------------------------------------------------------------
 
     fn poll_events<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let told = self.with(py, Sends::poll_told)?;
-        let events = PyList::empty(py);
-        for told in told {
-            events.append(event_object(py, told)?)?;
+        let events = self.with(py, Sends::poll_events)?;
+        let objects = PyList::empty(py);
+        for event in events {
+            objects.append((send_event_object(py, &event)?, announcement(py, &event)))?;
         }
-        Ok(events)
+        Ok(objects)
     }
 }
 
@@ -154,94 +151,5 @@ impl SendProgress {
     #[staticmethod]
     fn decode(record: Buffer<'_>) -> Result<Self, Error> {
         Ok(SendProgress::of(&OwnSend::decode(record.as_bytes())?))
-    }
-}
-
-/// The classes of events by their kind, that which names chunks, and that of what is not sent.
-struct Classes {
-    events: Vec<Py<PyAny>>,
-    chunk_info: Py<PyAny>,
-    dropped: Py<PyAny>,
-}
-
-fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
-    static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
-    CLASSES.get_or_try_init(py, || {
-        let module = py.import("shardwire.events")?;
-        let mut events = Vec::new();
-        for class in module.getattr("SEND_EVENTS")?.try_iter()? {
-            events.push(class?.unbind());
-        }
-        Ok(Classes {
-            events,
-            chunk_info: module.getattr("ChunkInfo")?.unbind(),
-            dropped: module.getattr("EphemeralDroppedEvent")?.unbind(),
-        })
-    })
-}
-
-fn event_object<'py>(py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyTuple>> {
-    let classes = classes(py)?;
-    let class = |kind: Kind| classes.events[kind as usize].bind(py);
-    match told {
-        Told::Chunks {
-            what,
-            message_id,
-            request_id,
-            chunks,
-            total,
-        } => {
-            let chunks = PyTuple::new(py, chunks)?;
-            let info = classes.chunk_info.bind(py).call1((chunks, total))?;
-            let (message_id, request_id) = (name(py, &message_id), name(py, &request_id));
-            let event = match what {
-                Chunks::Sending => class(Kind::ChunkSending).call1((message_id, request_id, info)),
-                Chunks::Sent => class(Kind::ChunkSent).call1((message_id, request_id, info)),
-                Chunks::PossiblyAcknowledged => {
-                    let class = class(Kind::ChunkPossiblyAcknowledged);
-                    class.call1((message_id, request_id, info))
-                }
-                Chunks::Acknowledged { by } => {
-                    let class = class(Kind::ChunkAcknowledged);
-                    class.call1((message_id, request_id, info, &*by))
-                }
-                Chunks::Failed { error } => {
-                    class(Kind::ChunkError).call1((message_id, request_id, info, &*error))
-                }
-            };
-            (event?, py.None()).into_pyobject(py)
-        }
-        Told::Dropped {
-            message_id,
-            request_id,
-            reason,
-        } => {
-            let (message_id, request_id) = (name(py, &message_id), name(py, &request_id));
-            let dropped = classes.dropped.bind(py);
-            let event = dropped.call1((message_id, request_id, reason.name()))?;
-            (event, py.None()).into_pyobject(py)
-        }
-        Told::Outcome {
-            what,
-            send_id,
-            message_id,
-            request_id,
-        } => {
-            let outcome = what.kind().name();
-            let (request_id, message_id) = (name(py, &request_id), name(py, &message_id));
-            let said = (request_id.clone_ref(py), message_id);
-            let event = match what {
-                Outcome::Sent => class(Kind::MessageSent).call1(said),
-                Outcome::Delivered { to } => {
-                    let to = PyFrozenSet::new(py, to.iter().map(|participant| &**participant))?;
-                    class(Kind::MessageDelivered).call1((said.0, said.1, to))
-                }
-                Outcome::Failed { stage, error } => {
-                    let class = class(Kind::MessageSendError);
-                    class.call1((said.0, said.1, &*error, stage.name()))
-                }
-            };
-            (event?, (name(py, &send_id), outcome, request_id)).into_pyobject(py)
-        }
     }
 }

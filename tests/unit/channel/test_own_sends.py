@@ -11,6 +11,7 @@ from sds_exchange import at
 from shardwire._native import Allowance, BloomFilter, ChannelMachine, OwnSends, SdsMessage
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.events import (
+    SEND_EVENTS,
     ChannelEvent,
     ChunkAcknowledgedEvent,
     ChunkErrorEvent,
@@ -37,7 +38,7 @@ def machine(
 ) -> ChannelMachine:
     made = channel_machine(sender_id, config or SILENT, records)
     # Somebody listens to everything.
-    made.listen_for(0xFF)
+    made.listen_for([kind.names[0] for kind in SEND_EVENTS])
     return made
 
 

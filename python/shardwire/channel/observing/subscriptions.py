@@ -123,14 +123,14 @@ class Subscriptions:
 
     Args:
         name: Names the channel in the log.
-        listen_for: Told, whenever that changes, to which of `SEND_EVENTS` somebody listens: a bit for each.
+        listen_for: Told, whenever that changes, the names of those of `SEND_EVENTS` to which somebody listens.
 
     Attributes:
         require_loop: Raises where the caller is not on the channel's event loop.
         require_thread: Raises where the caller is not in that loop's thread.
     """
 
-    def __init__(self, name: str = "", listen_for: Callable[[int], None] = lambda kinds: None) -> None:
+    def __init__(self, name: str = "", listen_for: Callable[[list[str]], None] = lambda names: None) -> None:
         self._name = name
         self._told_unread = False
         loop = OwnLoop(name)
@@ -211,7 +211,7 @@ class Subscriptions:
         self._wanted = {}
         # Whoever is last tells of all that there are.
         with self._telling:
-            self._listen_for(sum(1 << place for place, kind in enumerate(SEND_EVENTS) if self.wants(kind)))
+            self._listen_for([kind.names[0] for kind in SEND_EVENTS if self.wants(kind)])
 
     def wants(self, kind: type[ChannelEvent]) -> bool:
         """Whether anybody listens to events of `kind`."""

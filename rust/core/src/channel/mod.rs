@@ -42,8 +42,8 @@ pub use dispatch::{
 pub use division::{Division, TooSmall, divide};
 pub use events::{Event, Fault, FaultKind, SegmentSeen, SegmentStage};
 pub use own::{
-    Chunks, FailureStage, Kind, Listened, Outcome, OutcomeKind, OwnSend, OwnSends,
-    SETTLED_REMEMBERED_MAX, Told,
+    ChunkProgress, FailureStage, Listened, OutcomeKind, OwnSend, OwnSends, RequestIds,
+    SETTLED_REMEMBERED_MAX, SendEvent, SendEventKind,
 };
 pub use parity::make_parity;
 pub use receiving::{Arrival, Counts};

@@ -19,7 +19,7 @@ fn alice(message_id: MessageIdRule) -> Channel {
     let rng = Box::new(Drawn::from([]));
     let mut alice =
         Channel::new("room", "alice", config, segmentation, HANDOVER, at(0), rng).unwrap();
-    alice.own_mut().listened().set(0xff);
+    alice.own_mut().listened().set(SendEventKind::ALL);
     submit(&mut alice, REQUEST).unwrap();
     alice
 }

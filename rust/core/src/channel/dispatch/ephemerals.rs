@@ -3,7 +3,7 @@
 use hashlink::LinkedHashMap;
 
 use super::allowance::DropReason;
-use crate::channel::own::{Chunks, OwnSends, Told};
+use crate::channel::own::{ChunkProgress, OwnSends, SendEvent};
 use crate::sds::Name;
 
 /// Ephemeral messages on their way out, by send: request, and hex Keccak-256 of the payload.
@@ -30,7 +30,7 @@ impl Ephemerals {
 
     pub fn on_propagated(&mut self, send_id: &str, own: &mut OwnSends) {
         self.end(send_id, own, |request_id, message_id| {
-            chunk(request_id, message_id, Chunks::Sent)
+            SendEvent::ChunkSent(only_chunk(request_id, message_id))
         });
     }
 
@@ -41,29 +41,38 @@ impl Ephemerals {
     }
 
     pub fn on_dropped(&mut self, send_id: &str, reason: DropReason, own: &mut OwnSends) {
-        self.end(send_id, own, |request_id, message_id| Told::Dropped {
-            message_id,
-            request_id,
-            reason,
+        self.end(send_id, own, |request_id, message_id| {
+            SendEvent::EphemeralDropped {
+                message_id,
+                request_id,
+                reason,
+            }
         });
     }
 
-    fn end(&mut self, send_id: &str, own: &mut OwnSends, told: impl FnOnce(Name, Name) -> Told) {
+    fn end(
+        &mut self,
+        send_id: &str,
+        own: &mut OwnSends,
+        event: impl FnOnce(Name, Name) -> SendEvent,
+    ) {
         if let Some((request_id, message_id)) = self.0.remove(send_id.as_bytes()) {
-            own.tell(told(request_id, message_id));
+            own.add_event(event(request_id, message_id));
         }
     }
 }
 
 /// One that can never be sent (004, Irrecoverable errors).
-pub(super) fn failed(request_id: Name, message_id: Name, error: &str) -> Told {
-    let error = error.into();
-    chunk(request_id, message_id, Chunks::Failed { error })
+pub(super) fn failed(request_id: Name, message_id: Name, error: &str) -> SendEvent {
+    SendEvent::ChunkError {
+        progress: only_chunk(request_id, message_id),
+        error: error.into(),
+    }
 }
 
-fn chunk(request_id: Name, message_id: Name, what: Chunks) -> Told {
-    Told::Chunks {
-        what,
+/// An ephemeral message is one chunk.
+fn only_chunk(request_id: Name, message_id: Name) -> ChunkProgress {
+    ChunkProgress {
         message_id,
         request_id,
         chunks: vec![0],

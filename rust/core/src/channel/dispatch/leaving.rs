@@ -45,8 +45,8 @@ impl Channel {
 
     /// An ephemeral message can never be sent: it ends before it was submitted.
     pub fn refuse_ephemeral(&mut self, request_id: &str, message_id: &str, error: &str) {
-        let told = failed(request_id.into(), message_id.into(), error);
-        self.own.tell(told);
+        let event = failed(request_id.into(), message_id.into(), error);
+        self.own.add_event(event);
     }
 
     pub(super) fn fail_ephemerals(&mut self, error: &str) {

@@ -6,7 +6,7 @@ use crate::channel::tests::{
     payload, segments, settings,
 };
 use crate::channel::{
-    Channel, Chunks, Event, Outcome, OutcomeKind, Segmentation, Submission, Told,
+    Channel, ChunkProgress, Event, OutcomeKind, Segmentation, SendEvent, SendEventKind, Submission,
 };
 use crate::sds::{Config, Kinds, Octets, Transmit, TransmitKind};
 use crate::segment::Parameters;
@@ -66,6 +66,35 @@ pub(super) fn messages(left: i64) -> Allowance {
     places(left, 0, free)
 }
 
+/// An event in short: to whom it is told, what, and which chunks it names.
+fn in_short(event: SendEvent) -> String {
+    let chunks = |what: &str, progress: ChunkProgress| {
+        let ChunkProgress {
+            request_id, chunks, ..
+        } = progress;
+        format!("{request_id} {what} {chunks:?}")
+    };
+    match event {
+        SendEvent::ChunkSending(progress) => chunks("sending", progress),
+        SendEvent::ChunkSent(progress) => chunks("took", progress),
+        SendEvent::ChunkError { progress, error } => {
+            format!("{} {error}", chunks("failed", progress))
+        }
+        SendEvent::ChunkPossiblyAcknowledged(progress) => chunks("possibly", progress),
+        SendEvent::ChunkAcknowledged { progress, by } => {
+            format!("{} {by}", chunks("acknowledged", progress))
+        }
+        SendEvent::MessageSent(ids) => format!("{} sent", ids.request_id),
+        SendEvent::MessageDelivered { ids, .. } => format!("{} delivered", ids.request_id),
+        SendEvent::MessageSendError { ids, stage, error } => {
+            format!("{} error {} {error}", ids.request_id, stage.name())
+        }
+        SendEvent::EphemeralDropped {
+            request_id, reason, ..
+        } => format!("{request_id} dropped {}", reason.name()),
+    }
+}
+
 impl Alice {
     pub(super) fn new() -> Self {
         Alice::of(config())
@@ -77,7 +106,7 @@ impl Alice {
             limits: limits(),
         };
         let channel = channel(&config, segmentation, 0);
-        channel.own().listened().set(u16::MAX);
+        channel.own().listened().set(SendEventKind::ALL);
         Alice {
             channel,
             now_ms: 0,
@@ -212,33 +241,8 @@ impl Alice {
 
     /// What the application is told of requests.
     pub(super) fn told(&mut self) -> Vec<String> {
-        let told = self.channel.own_mut().poll_told().into_iter();
-        let text = |told: Told| match told {
-            Told::Chunks {
-                what,
-                request_id,
-                chunks,
-                ..
-            } => match what {
-                Chunks::Sending => format!("{request_id} sending {chunks:?}"),
-                Chunks::Sent => format!("{request_id} took {chunks:?}"),
-                Chunks::Failed { error } => format!("{request_id} failed {chunks:?} {error}"),
-                other => format!("{request_id} {other:?}"),
-            },
-            Told::Outcome {
-                what, request_id, ..
-            } => match what {
-                Outcome::Failed { stage, error } => {
-                    format!("{request_id} error {} {error}", stage.name())
-                }
-                Outcome::Sent => format!("{request_id} sent"),
-                Outcome::Delivered { .. } => format!("{request_id} delivered"),
-            },
-            Told::Dropped {
-                request_id, reason, ..
-            } => format!("{request_id} dropped {}", reason.name()),
-        };
-        told.map(text).collect()
+        let events = self.channel.own_mut().poll_events().into_iter();
+        events.map(in_short).collect()
     }
 
     pub(super) fn outcomes(&mut self) -> Vec<String> {
@@ -669,14 +673,13 @@ fn an_ephemeral_message_is_told_as_one_chunk_of_one() {
     alice.submit_ephemeral();
     let left = alice.leave()[0];
     alice.propagated(left);
-    let told = Told::Chunks {
-        what: Chunks::Sent,
+    let event = SendEvent::ChunkSent(ChunkProgress {
         message_id: MESSAGE.into(),
         request_id: "re".into(),
         chunks: vec![0],
         total: 1,
-    };
-    assert_eq!(alice.channel.own_mut().poll_told(), [told]);
+    });
+    assert_eq!(alice.channel.own_mut().poll_events(), [event]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::send::{FailureStage, OutcomeKind, OwnSend};
-use super::told::{Chunks, Kind, Listened, Outcome, Told};
+use super::send_events::{ChunkProgress, Listened, RequestIds, SendEvent, SendEventKind};
 use crate::channel::restore_error::RestoreError;
 use crate::maps::HashMap;
 use crate::sds::{DeliveredWhen, Name, Octets};
@@ -37,7 +37,7 @@ pub struct OwnSends {
     /// Neither sent nor failed, the oldest first.
     unsent: LinkedHashSet<Name>,
     changed: BTreeSet<Name>,
-    told: Vec<Told>,
+    events: Vec<SendEvent>,
     registered: u64,
 }
 
@@ -52,7 +52,7 @@ impl OwnSends {
             send_ids: HashMap::default(),
             unsent: LinkedHashSet::new(),
             changed: BTreeSet::new(),
-            told: Vec::new(),
+            events: Vec::new(),
             registered: 0,
         }
     }
@@ -229,9 +229,9 @@ impl OwnSends {
             return;
         }
         send.sending.insert(ordinal);
-        if ordinal < send.data_count && self.listened.has(Kind::ChunkSending) {
+        if ordinal < send.data_count && self.listened.has(SendEventKind::ChunkSending) {
             let chunks = send.chunks(&send.sending);
-            tell_chunks(&mut self.told, send, Chunks::Sending, chunks);
+            tell_chunks(&mut self.events, send, chunks, SendEvent::ChunkSending);
         }
     }
 
@@ -260,9 +260,9 @@ impl OwnSends {
             return;
         }
         send.propagated.insert(ordinal);
-        if ordinal < send.data_count && self.listened.has(Kind::ChunkSent) {
+        if ordinal < send.data_count && self.listened.has(SendEventKind::ChunkSent) {
             let chunks = send.chunks(&send.propagated);
-            tell_chunks(&mut self.told, send, Chunks::Sent, chunks);
+            tell_chunks(&mut self.events, send, chunks, SendEvent::ChunkSent);
         }
         self.changed.insert(send_id.clone());
         self.review_sent(&send_id);
@@ -321,9 +321,14 @@ impl OwnSends {
         }
         send.possibly_acknowledged.insert(ordinal);
         self.changed.insert(send_id);
-        if self.listened.has(Kind::ChunkPossiblyAcknowledged) {
+        if self.listened.has(SendEventKind::ChunkPossiblyAcknowledged) {
             let chunks = send.chunks(&send.possibly_acknowledged);
-            tell_chunks(&mut self.told, send, Chunks::PossiblyAcknowledged, chunks);
+            tell_chunks(
+                &mut self.events,
+                send,
+                chunks,
+                SendEvent::ChunkPossiblyAcknowledged,
+            );
         }
     }
 
@@ -398,11 +403,11 @@ impl OwnSends {
             return;
         }
         let error: Arc<str> = error.into();
-        if !failed.is_empty() && self.listened.has(Kind::ChunkError) {
-            let what = Chunks::Failed {
-                error: error.clone(),
-            };
-            tell_chunks(&mut self.told, send, what, failed);
+        if !failed.is_empty() && self.listened.has(SendEventKind::ChunkError) {
+            tell_chunks(&mut self.events, send, failed, |progress| {
+                let error = error.clone();
+                SendEvent::ChunkError { progress, error }
+            });
         }
         let stage = if send.sent {
             FailureStage::Delivery
@@ -430,14 +435,14 @@ impl OwnSends {
 
     // --- outputs --------------------------------------------------------------------------------
 
-    /// Tells of what is no send of its own, in its turn.
-    pub fn tell(&mut self, told: Told) {
-        self.told.push(told);
+    /// Adds an event of what is no send of its own, in its turn.
+    pub fn add_event(&mut self, event: SendEvent) {
+        self.events.push(event);
     }
 
     /// Events since the last call, in the order in which they happened.
-    pub fn poll_told(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.told)
+    pub fn poll_events(&mut self) -> Vec<SendEvent> {
+        std::mem::take(&mut self.events)
     }
 
     /// Records that changed since the last call; `None` deletes.
@@ -485,7 +490,7 @@ impl OwnSends {
             }
         }
         for (kind, request_id) in untold {
-            tell_outcome(&mut self.told, &send_id, &send, kind, &request_id);
+            tell_outcome(&mut self.events, &send_id, &send, kind, &request_id);
             // It waits until somebody listens.
             send.unannounced.push((kind, Some(request_id)));
         }
@@ -575,16 +580,16 @@ impl OwnSends {
     /// Tells requests what their send has come to. Where nobody listens there is nobody to tell.
     fn outcome(&mut self, send_id: &Name, kind: OutcomeKind, request_ids: &[Name]) {
         let waits = self.listened.has(match kind {
-            OutcomeKind::Sent => Kind::MessageSent,
-            OutcomeKind::Delivered => Kind::MessageDelivered,
-            OutcomeKind::Failed => Kind::MessageSendError,
+            OutcomeKind::Sent => SendEventKind::MessageSent,
+            OutcomeKind::Delivered => SendEventKind::MessageDelivered,
+            OutcomeKind::Failed => SendEventKind::MessageSendError,
         });
         self.changed.insert(send_id.clone());
         let Some((_, send)) = find(&mut self.sends, send_id) else {
             return;
         };
         for request_id in request_ids {
-            tell_outcome(&mut self.told, send_id, send, kind, request_id);
+            tell_outcome(&mut self.events, send_id, send, kind, request_id);
             if waits {
                 send.unannounced.push((kind, Some(request_id.clone())));
             }
@@ -592,12 +597,14 @@ impl OwnSends {
     }
 
     fn tell_acknowledged(&mut self, send_id: &Name, by: &Arc<str>) {
-        if self.listened.has(Kind::ChunkAcknowledged)
+        if self.listened.has(SendEventKind::ChunkAcknowledged)
             && let Some((_, send)) = find(&mut self.sends, send_id)
         {
             let chunks = send.chunks(&send.acknowledged);
-            let what = Chunks::Acknowledged { by: by.clone() };
-            tell_chunks(&mut self.told, send, what, chunks);
+            tell_chunks(&mut self.events, send, chunks, |progress| {
+                let by = by.clone();
+                SendEvent::ChunkAcknowledged { progress, by }
+            });
         }
     }
 }
@@ -623,40 +630,44 @@ fn place_of(send: &OwnSend, kind: OutcomeKind, request_id: &str) -> Option<usize
     send.unannounced.iter().position(is_it)
 }
 
-fn tell_chunks(told: &mut Vec<Told>, send: &OwnSend, what: Chunks, chunks: Vec<u32>) {
+fn tell_chunks(
+    events: &mut Vec<SendEvent>,
+    send: &OwnSend,
+    chunks: Vec<u32>,
+    event: impl Fn(ChunkProgress) -> SendEvent,
+) {
     for request_id in &send.request_ids {
-        told.push(Told::Chunks {
-            what: what.clone(),
+        events.push(event(ChunkProgress {
             message_id: send.message_id.clone(),
             request_id: request_id.clone(),
             chunks: chunks.clone(),
             total: send.data_count,
-        });
+        }));
     }
 }
 
 fn tell_outcome(
-    told: &mut Vec<Told>,
+    events: &mut Vec<SendEvent>,
     send_id: &Name,
     send: &OwnSend,
     kind: OutcomeKind,
     request_id: &Name,
 ) {
-    let what = match kind {
-        OutcomeKind::Sent => Outcome::Sent,
-        OutcomeKind::Delivered => Outcome::Delivered {
+    let ids = RequestIds {
+        send_id: send_id.clone(),
+        message_id: send.message_id.clone(),
+        request_id: request_id.clone(),
+    };
+    events.push(match kind {
+        OutcomeKind::Sent => SendEvent::MessageSent(ids),
+        OutcomeKind::Delivered => SendEvent::MessageDelivered {
+            ids,
             to: send.delivered_to.clone(),
         },
         OutcomeKind::Failed => {
             let failure = send.failure.clone();
             let (stage, error) = failure.unwrap_or((FailureStage::Dispatch, "".into()));
-            Outcome::Failed { stage, error }
+            SendEvent::MessageSendError { ids, stage, error }
         }
-    };
-    told.push(Told::Outcome {
-        what,
-        send_id: send_id.clone(),
-        message_id: send.message_id.clone(),
-        request_id: request_id.clone(),
     });
 }

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use super::*;
 use crate::sds::{DeliveredWhen, Name};
 
-const ALL: u16 = u16::MAX;
-
 fn none_yet(delivered_when: DeliveredWhen) -> OwnSends {
     let sends = OwnSends::new(delivered_when);
-    sends.listened().set(ALL);
+    sends.listened().set(SendEventKind::ALL);
     sends
 }
 
@@ -55,43 +53,38 @@ fn bob() -> Arc<str> {
 /// Events in short: what happened, to whom, and to which chunks.
 fn told(sends: &mut OwnSends) -> Vec<String> {
     sends.audit();
-    let told = sends.poll_told().into_iter();
-    told.map(|told| match told {
-        Told::Chunks {
-            what,
-            message_id,
-            request_id,
-            chunks,
-            total,
-        } => {
-            assert_eq!(&*message_id, "m");
-            let what = match what {
-                Chunks::Sending => "sending".to_owned(),
-                Chunks::Sent => "chunks sent".to_owned(),
-                Chunks::PossiblyAcknowledged => "possibly".to_owned(),
-                Chunks::Acknowledged { by } => format!("acknowledged by {by}"),
-                Chunks::Failed { error } => format!("chunks failed ({error})"),
-            };
-            format!("{request_id}: {what} {chunks:?} of {total}")
+    sends.poll_events().into_iter().map(in_short).collect()
+}
+
+fn in_short(event: SendEvent) -> String {
+    let chunks = |what: &str, progress: ChunkProgress| {
+        assert_eq!(&*progress.message_id, "m");
+        let ChunkProgress { chunks, total, .. } = progress;
+        format!("{}: {what} {chunks:?} of {total}", progress.request_id)
+    };
+    let message = |what: &str, ids: RequestIds| {
+        assert_eq!((&*ids.message_id, ids.send_id.is_empty()), ("m", false));
+        format!("{}: {what}", ids.request_id)
+    };
+    match event {
+        SendEvent::ChunkSending(progress) => chunks("sending", progress),
+        SendEvent::ChunkSent(progress) => chunks("chunks sent", progress),
+        SendEvent::ChunkPossiblyAcknowledged(progress) => chunks("possibly", progress),
+        SendEvent::ChunkAcknowledged { progress, by } => {
+            chunks(&format!("acknowledged by {by}"), progress)
         }
-        Told::Outcome {
-            what,
-            send_id,
-            message_id,
-            request_id,
-        } => {
-            assert_eq!((&*message_id, send_id.is_empty()), ("m", false));
-            match what {
-                Outcome::Sent => format!("{request_id}: sent"),
-                Outcome::Delivered { to } => format!("{request_id}: delivered to {}", to.join(" ")),
-                Outcome::Failed { stage, error } => {
-                    format!("{request_id}: failed at {} ({error})", stage.name())
-                }
-            }
+        SendEvent::ChunkError { progress, error } => {
+            chunks(&format!("chunks failed ({error})"), progress)
         }
-        Told::Dropped { .. } => panic!("a send is no ephemeral message"),
-    })
-    .collect()
+        SendEvent::MessageSent(ids) => message("sent", ids),
+        SendEvent::MessageDelivered { ids, to } => {
+            message(&format!("delivered to {}", to.join(" ")), ids)
+        }
+        SendEvent::MessageSendError { ids, stage, error } => {
+            message(&format!("failed at {} ({error})", stage.name()), ids)
+        }
+        SendEvent::EphemeralDropped { .. } => panic!("a send is no ephemeral message"),
+    }
 }
 
 /// Those that begin so.
@@ -497,7 +490,7 @@ fn whatever_changes_of_a_send_is_stored() {
 #[test]
 fn where_nobody_listens_there_is_nobody_to_tell_and_chunks_are_not_told() {
     let mut sends = usual();
-    sends.listened().set(0);
+    sends.listened().set([]);
     propagate(&mut sends, 4);
     sends.on_acknowledged("s", 0, &bob());
     sends.on_possibly_acknowledged("s", 1);
@@ -510,12 +503,12 @@ fn where_nobody_listens_there_is_nobody_to_tell_and_chunks_are_not_told() {
     assert_eq!(told(&mut sends), ["r2: failed at dispatch (no proof)"]);
     assert!(sends.never_left("failed"));
     for (kind, outcome) in [
-        (Kind::MessageSent, OutcomeKind::Sent),
-        (Kind::MessageDelivered, OutcomeKind::Delivered),
-        (Kind::MessageSendError, OutcomeKind::Failed),
+        (SendEventKind::MessageSent, OutcomeKind::Sent),
+        (SendEventKind::MessageDelivered, OutcomeKind::Delivered),
+        (SendEventKind::MessageSendError, OutcomeKind::Failed),
     ] {
         let mut sends = usual();
-        sends.listened().set(1 << kind as u16);
+        sends.listened().set([kind]);
         propagate(&mut sends, 4);
         sends.on_given_up("s", &[]);
         sends.on_reconstructible("s", &bob());
@@ -527,14 +520,14 @@ fn where_nobody_listens_there_is_nobody_to_tell_and_chunks_are_not_told() {
 #[test]
 fn each_kind_of_chunk_event_is_made_for_those_who_listen_to_it() {
     for (kind, start) in [
-        (Kind::ChunkSending, "r: sending"),
-        (Kind::ChunkSent, "r: chunks sent"),
-        (Kind::ChunkPossiblyAcknowledged, "r: possibly"),
-        (Kind::ChunkAcknowledged, "r: acknowledged"),
-        (Kind::ChunkError, "r: chunks failed"),
+        (SendEventKind::ChunkSending, "r: sending"),
+        (SendEventKind::ChunkSent, "r: chunks sent"),
+        (SendEventKind::ChunkPossiblyAcknowledged, "r: possibly"),
+        (SendEventKind::ChunkAcknowledged, "r: acknowledged"),
+        (SendEventKind::ChunkError, "r: chunks failed"),
     ] {
         let mut sends = usual();
-        sends.listened().set(1 << kind as u16);
+        sends.listened().set([kind]);
         propagate(&mut sends, 1);
         sends.on_possibly_acknowledged("s", 1);
         sends.on_acknowledged("s", 0, &bob());
