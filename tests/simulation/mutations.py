@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from shardwire._native import OwnSends
 from shardwire.channel import creation
-from shardwire.channel.creation_arguments import ChannelArguments
+from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.limits import limit
 from shardwire.channel.observing.subscriptions import IsEnding, Subscriptions
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent

@@ -10,7 +10,8 @@ from functools import partial
 from typing import cast
 
 from shardwire._native import ChangedRecords, ChannelMachine
-from shardwire.channel.creation_arguments import ChannelArguments, check_arguments, persistence_of
+from shardwire.channel.arguments import ChannelArguments
+from shardwire.channel.creation_arguments import check_arguments, persistence_of
 from shardwire.channel.creation_coroutine import ChannelCreation
 from shardwire.channel.engine import Engine
 from shardwire.channel.limits import node_limits
@@ -90,15 +91,8 @@ def create_reliable_channel(
 
 async def _create(check: Callable[[], ChannelArguments]) -> ReliableChannel:
     arguments = check()
-    sizes = MessageSizes(
-        arguments.node,
-        arguments.config,
-        arguments.channel_id,
-        arguments.content_topic,
-        arguments.sender_id,
-        arguments.encryption,
-    )
-    await sizes.measure(arguments.members.max_message_size_bytes)
+    sizes = MessageSizes(arguments)
+    await sizes.measure()
     persistence = persistence_of(arguments.config)
     writer = Writer(persistence, arguments.channel_id)
     membership: NodeMembership | None = None

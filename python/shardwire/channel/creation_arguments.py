@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import re
-from dataclasses import dataclass
 
+from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.choice_of_config import resolve_config, without_sender
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
 from shardwire.channel.node_members import NodeMembers
@@ -26,33 +26,6 @@ logger = logging.getLogger(__name__)
 _CONTENT_TOPIC = re.compile(r"(/[^/]+){4,5}")
 
 _warned: set[str] = set()
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelArguments:
-    """What a channel is created from.
-
-    Attributes:
-        node: The node.
-        members: What the node said of itself when it was asked.
-        channel_id: Id of the channel.
-        content_topic: Topic on which it listens and sends.
-        sender_id: Our id in it.
-        encryption: The cipher, bound to the channel; None sends in the clear.
-        config: The configuration in force.
-        clock: Both times.
-        rng: Source of ids and of random delays.
-    """
-
-    node: Node
-    members: NodeMembers
-    channel_id: str
-    content_topic: str
-    sender_id: str
-    encryption: Encryption | None
-    config: ChannelConfig
-    clock: Clock
-    rng: random.Random
 
 
 def check_arguments(

@@ -7,13 +7,14 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.hooks import end_tasks, finish_call, is_ours
 from shardwire.channel.outflow import Outflow
 from shardwire.channel.receiving.reception import EventsError, Reception
 from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.topics import acquire_topic, release_topic
 from shardwire.errors import ConfigError, NodeError, ShardwireError
-from shardwire.node.protocol import ConnectionState, Node, NodeEvent
+from shardwire.node.protocol import ConnectionState, NodeEvent
 from shardwire.quoting import one_line, quoted
 
 logger = logging.getLogger(__name__)
@@ -28,9 +29,7 @@ class NodeLink:
     """The subscription of one channel, its iterator of events, and the tasks that send, receive and retrieve.
 
     Args:
-        node: The node.
-        channel_id: Names the tasks.
-        content_topic: Subscribed while started.
+        arguments: Of the channel: its content topic is subscribed while it is started.
         outflow: Sends.
         reception: Receives.
         retrieval: Asks the store.
@@ -41,9 +40,7 @@ class NodeLink:
 
     def __init__(
         self,
-        node: Node,
-        channel_id: str,
-        content_topic: str,
+        arguments: ChannelArguments,
         outflow: Outflow,
         reception: Reception,
         retrieval: Retrieval,
@@ -51,9 +48,9 @@ class NodeLink:
         on_task_done: Callable[[asyncio.Task[None]], None],
         count: Callable[[str], None],
     ) -> None:
-        self._node = node
-        self._channel_id = channel_id
-        self._content_topic = content_topic
+        self._node = arguments.node
+        self._channel_id = arguments.channel_id
+        self._content_topic = arguments.content_topic
         self._outflow = outflow
         self._reception = reception
         self._retrieval = retrieval

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shardwire.channel.hooks import is_ours
-from shardwire.channel.sending.message_sizes import NODE_MESSAGE_BYTES_MAX
 from shardwire.config.checks import check_integer
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import NodeConfig
 from shardwire.quoting import one_line
+
+# The largest message that a node may say it carries: what the core counts bytes in.
+NODE_MESSAGE_BYTES_MAX = (1 << 64) - 1
 
 _METHODS = ("subscribe", "unsubscribe", "send", "query_store", "events")
 

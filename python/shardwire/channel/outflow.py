@@ -36,10 +36,16 @@ class Outflow:
         report: Callable[[DispatchOutcome | Stored], None],
     ) -> None:
         arguments, peer_log = parts.arguments, parts.engine.peer_log
-        meta = arguments.config.envelope_meta or b""
         self.requests = Requests(report)
         self._dispatcher = Dispatcher(
-            arguments.node, arguments.content_topic, meta, parts.quota, self.requests, may_try, may_leave, report
+            arguments.node,
+            arguments.content_topic,
+            arguments.envelope_meta,
+            parts.quota,
+            self.requests,
+            may_try,
+            may_leave,
+            report,
         )
         self._sealer = Sealer(
             arguments.encryption, parts.sizes, may_try, is_wanted, self._dispatcher.submit, report, peer_log

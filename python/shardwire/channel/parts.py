@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardwire.channel.creation_arguments import ChannelArguments
+from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.engine import Engine
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.subscriptions import Subscriptions

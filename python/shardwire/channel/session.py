@@ -96,7 +96,7 @@ class Session:
         )
         self._reception = Reception(
             arguments.content_topic,
-            config.envelope_meta or b"",
+            arguments.envelope_meta,
             arguments.encryption,
             self._outflow.requests,
             lambda arrival: self._arrivals.take(arrival),
@@ -107,24 +107,12 @@ class Session:
         self._arrivals = Arrivals(
             self.driver, engine, parts.timeline, parts.last_seen_ns, self._seen_until_ns, self._reception.forget
         )
-        self._retrieval = Retrieval(
-            arguments.node,
-            arguments.channel_id,
-            arguments.content_topic,
-            config.sync,
-            config.sds.wire_format,
-            clock,
-            self._reception,
-            self._arrivals,
-            parts.last_seen_ns,
-        )
+        self._retrieval = Retrieval(arguments, self._reception, self._arrivals, parts.last_seen_ns)
         stores, is_closed = parts.writer.stores, lambda: self.is_closed
         self._hand_over = HandOver(self.driver, engine, parts.subscriptions, clock, stores, is_closed, self._is_ending)
         self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
         self._link = NodeLink(
-            arguments.node,
-            arguments.channel_id,
-            arguments.content_topic,
+            arguments,
             self._outflow,
             self._reception,
             self._retrieval,

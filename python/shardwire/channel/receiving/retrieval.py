@@ -10,14 +10,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.hooks import heed_cancellation, is_ours
 from shardwire.channel.receiving.catch_up import QUERY_MARGIN_MS, CatchUp
 from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.store_queries import StoreQueries, Walk
-from shardwire.config import SdsWireFormat, SyncConfig
+from shardwire.config import SdsWireFormat
 from shardwire.errors import ShardwireError
-from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
-from shardwire.node.protocol import ConnectionState, Node, StoredMessage, StorePage, StoreQuery
+from shardwire.node.clock import NANOSECONDS_PER_MS
+from shardwire.node.protocol import ConnectionState, StoredMessage, StorePage, StoreQuery
 from shardwire.node.wake import Wake
 from shardwire.quoting import one_line
 
@@ -58,12 +59,7 @@ class Retrieval:
     """Store queries of one channel: batched, at their frequency, limited in any minute.
 
     Args:
-        node: Asked.
-        channel_id: Ours.
-        content_topic: Ours.
-        sync: Frequencies and limits.
-        wire_format: How SDS messages are read, for the stop rule of query on connect.
-        clock: Both times.
+        arguments: Of the channel.
         reception: Takes in what a store answers, and knows what was taken in before.
         arrivals: Knows what is here and what is missing, and is told what a store does not have.
         last_seen_ns: Transport time up to which nothing was missed before this start; 0 for never.
@@ -74,26 +70,23 @@ class Retrieval:
 
     def __init__(
         self,
-        node: Node,
-        channel_id: str,
-        content_topic: str,
-        sync: SyncConfig,
-        wire_format: SdsWireFormat,
-        clock: Clock,
+        arguments: ChannelArguments,
         reception: Reception,
         arrivals: Arrivals,
         last_seen_ns: int,
     ) -> None:
-        self._channel_id = channel_id
-        self._content_topic = content_topic
+        sync = arguments.config.sync
+        self._channel_id = arguments.channel_id
+        self._content_topic = arguments.content_topic
         self._sync = sync
-        self._wire_format: SdsWireFormat = wire_format
-        self._clock = clock
+        # How SDS messages are read, for the stop rule of query on connect.
+        self._wire_format: SdsWireFormat = arguments.config.sds.wire_format
+        self._clock = arguments.clock
         self._reception = reception
         self._arrivals = arrivals
         self._missing = arrivals.missing
         self.catch_up = CatchUp(sync.query_on_connect, sync.query_on_connect_interval_ms, last_seen_ns)
-        self._store = StoreQueries(node, clock, sync.store_queries_per_minute_max)
+        self._store = StoreQueries(arguments.node, arguments.clock, sync.store_queries_per_minute_max)
         self._wake = Wake()
         self._online = True
         # Message ids that were asked for and are missing still, the one asked for longest ago first.

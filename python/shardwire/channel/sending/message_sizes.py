@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.cipher_calls import CIPHER_TIMEOUT_MS
 from shardwire.channel.hooks import end_tasks, is_ours
+from shardwire.channel.node_members import NODE_MESSAGE_BYTES_MAX
 from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
     MessageBudget,
@@ -15,15 +17,9 @@ from shardwire.channel.sending.segment_size import (
     divide_message,
     payload_bytes_max,
 )
-from shardwire.config import ChannelConfig
-from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
-from shardwire.node.protocol import Node
 
 logger = logging.getLogger(__name__)
-
-# The largest message that a node may say it carries: what the core counts bytes in.
-NODE_MESSAGE_BYTES_MAX = (1 << 64) - 1
 
 Use = Callable[[MessageBudget], None]
 
@@ -36,33 +32,15 @@ class MessageSizes:
     """Divides the node's messages when a channel is created, and again whenever the node changes their size.
 
     Args:
-        node: Says how large its messages are.
-        config: The channel's, with the segment size that is wished for.
-        channel_id: The channel's.
-        content_topic: Its topic.
-        sender_id: Our id in it.
-        encryption: Its cipher; None for none.
+        arguments: Of the channel; its node says how large its messages are, its config which segment size is wished
+            for.
 
     Attributes:
         budget: How a message is divided; set by `measure`.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        config: ChannelConfig,
-        channel_id: str,
-        content_topic: str,
-        sender_id: str,
-        encryption: Encryption | None,
-    ) -> None:
-        self._node = node
-        self._config = config
-        self._channel_id = channel_id
-        self._content_topic = content_topic
-        self._sender_id = sender_id
-        self._encryption = encryption
-        self._meta = config.envelope_meta or b""
+    def __init__(self, arguments: ChannelArguments) -> None:
+        self._arguments = arguments
         self._size_bytes = 0
         # A size of the node's messages, and what an envelope of that carries: asked for each.
         self._payload_of_size = (0, 0)
@@ -76,22 +54,22 @@ class MessageSizes:
     @property
     def payload_bytes_max(self) -> int:
         """What the payload of an envelope may have."""
-        size_bytes = self._said_bytes() or self._size_bytes
+        arguments, size_bytes = self._arguments, self._said_bytes() or self._size_bytes
         if self._payload_of_size[0] != size_bytes:
-            self._payload_of_size = size_bytes, payload_bytes_max(size_bytes, self._content_topic, self._meta)
+            self._payload_of_size = (
+                size_bytes,
+                payload_bytes_max(size_bytes, arguments.content_topic, arguments.envelope_meta),
+            )
         return self._payload_of_size[1]
 
-    async def measure(self, size_bytes: int) -> None:
-        """Divides messages for the first time.
-
-        Args:
-            size_bytes: What the node said of its messages.
+    async def measure(self) -> None:
+        """Divides messages for the first time, by the size that the node said when it was asked.
 
         Raises:
             ConfigError: They are too small to carry anything, or the cipher is none.
         """
-        self._size_bytes = size_bytes
-        self._cipher_bytes = await cipher_overhead_bytes(self._encryption, self.payload_bytes_max)
+        self._size_bytes = self._arguments.members.max_message_size_bytes
+        self._cipher_bytes = await self._measure_cipher()
         self.budget = self._divide(self._cipher_bytes)
 
     def are_current(self) -> bool:
@@ -105,7 +83,7 @@ class MessageSizes:
     def _said_bytes(self) -> int | None:
         """What the node says now; None where that is no size."""
         try:
-            size_bytes = self._node.max_message_size_bytes
+            size_bytes = self._arguments.node.max_message_size_bytes
         except BaseException as error:
             if is_ours(error):
                 raise
@@ -156,7 +134,7 @@ class MessageSizes:
         logger.info("the node's messages have %d bytes now, no longer %d", size_bytes, before_bytes)
         try:
             async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
-                cipher_bytes = await cipher_overhead_bytes(self._encryption, self.payload_bytes_max)
+                cipher_bytes = await self._measure_cipher()
         except (TimeoutError, ConfigError) as error:
             said = str(error) or "it did not return"
             logger.warning("the overhead of the encryption cannot be measured and is taken in proportion: %s", said)
@@ -172,12 +150,16 @@ class MessageSizes:
         else:
             use(self.budget)
 
+    async def _measure_cipher(self) -> int:
+        return await cipher_overhead_bytes(self._arguments.encryption, self.payload_bytes_max)
+
     def _divide(self, cipher_bytes: int) -> MessageBudget:
+        arguments = self._arguments
         return divide_message(
-            self._config,
+            arguments.config,
             max_message_size_bytes=self._size_bytes,
-            content_topic=self._content_topic,
-            channel_id=self._channel_id,
-            sender_id=self._sender_id,
+            content_topic=arguments.content_topic,
+            channel_id=arguments.channel_id,
+            sender_id=arguments.sender_id,
             cipher_bytes=cipher_bytes,
         )
