@@ -1,10 +1,10 @@
-"""What the network brings, on its way into the driver: in order, and with the time up to which nothing was missed."""
+"""What the network brings, on its way from the driver to the engine, and the time up to which nothing was missed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shardwire._native import HistoryEntry
 from shardwire.channel.driver import Driver
@@ -21,11 +21,11 @@ LAST_SEEN_STEP_NS = 10_000_000_000
 
 
 class Arrivals:
-    """Queues received messages, and stores how far they reach.
+    """Takes received messages in when the driver comes to them, and stores how far they reach.
 
     Args:
-        driver: Takes them in.
-        engine: Its state.
+        driver: Queues them.
+        engine: Takes them.
         timeline: Told about single messages.
         last_seen_ns: The transport time that is stored.
         seen_until_ns: Tells, for a Unix time in ms, up to which transport time nothing was missed.
@@ -76,10 +76,6 @@ class Arrivals:
     def refused(self) -> int:
         """How many messages were not kept for want of room."""
         return self._engine.counts.get("dropped_by_backpressure", 0)
-
-    def take(self, arrival: Arrival) -> Awaitable[None] | None:
-        """Queues a message; what it gives, if anything, is awaited before the next one."""
-        return self._driver.post_received(arrival)
 
     async def all_taken_in(self) -> None:
         """Returns when everything that was queued before is taken in."""

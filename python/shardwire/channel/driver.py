@@ -37,34 +37,23 @@ QUEUED_INPUT_BYTES_MAX = 16 << 20
 
 
 class Driver:
-    """Drives one engine.
+    """Drives one engine; `connect` comes before everything else.
 
     Args:
         engine: The state; nobody else touches it but to read.
         commits: Make durable what cycles give, and carry it out.
         clock: Both times.
-        take_in: Given received messages, in order.
-        may_transmit: Whether anything may be encoded now.
-        may_hand_over: Whether the application takes the next message now.
         process_task_min_elapse_ms: Least time between two batches of received messages.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        commits: Commits,
-        clock: Clock,
-        take_in: Callable[[Sequence[Arrival], Now], None],
-        may_transmit: Callable[[], bool],
-        may_hand_over: Callable[[], bool],
-        process_task_min_elapse_ms: int = 0,
-    ) -> None:
+    _take_in: Callable[[Sequence[Arrival], Now], None]
+    _may_transmit: Callable[[], bool]
+    _may_hand_over: Callable[[], bool]
+
+    def __init__(self, engine: Engine, commits: Commits, clock: Clock, process_task_min_elapse_ms: int = 0) -> None:
         self._engine = engine
         self._commits = commits
         self._clock = clock
-        self._take_in = take_in
-        self._may_transmit = may_transmit
-        self._may_hand_over = may_hand_over
         self._inputs: deque[Input] = deque()
         # Whether a step of a cycle, or an input that is applied at once, is being run.
         self._is_busy = False
@@ -92,6 +81,24 @@ class Driver:
         self._hurry = asyncio.Event()
         self._ended = False
         self._process_task_min_elapse_ms = process_task_min_elapse_ms
+
+    def connect(
+        self,
+        *,
+        take_in: Callable[[Sequence[Arrival], Now], None],
+        may_transmit: Callable[[], bool],
+        may_hand_over: Callable[[], bool],
+    ) -> None:
+        """Names the parts that cycles call. They are made after the driver, since they post to it.
+
+        Args:
+            take_in: Given received messages, in order.
+            may_transmit: Whether anything may be encoded now.
+            may_hand_over: Whether the application takes the next message now.
+        """
+        self._take_in = take_in
+        self._may_transmit = may_transmit
+        self._may_hand_over = may_hand_over
 
     def now(self) -> Now:
         clock = self._clock

@@ -77,15 +77,10 @@ class Session:
         # What the node said and the engine was not told yet.
         self._outcomes: list[DispatchOutcome | Stored] = []
 
-        self.driver = Driver(
-            engine,
-            Commits(engine, parts.writer, clock, self._carry_out),
-            clock,
-            lambda arrivals, now: self._arrivals.receive(arrivals, now),
-            lambda: parts.sizes.look(self.use_sizes),
-            lambda: self._hand_over.may_begin(),
-            config.sync.process_task_min_elapse_ms,
-        )
+        # Each part is given those that were made before it. All post to the driver: it stands first, and is told last
+        # which of them it calls.
+        commits = Commits(engine, parts.writer, clock, self._carry_out)
+        self.driver = Driver(engine, commits, clock, config.sync.process_task_min_elapse_ms)
         self.withdrawals = Withdrawals(self.driver, engine, clock)
         self._outflow = Outflow(
             parts,
@@ -99,7 +94,7 @@ class Session:
             arguments.envelope_meta,
             arguments.encryption,
             self._outflow.requests,
-            lambda arrival: self._arrivals.take(arrival),
+            self.driver.post_received,
             self._on_connection,
             self._on_missed,
             engine.peer_log,
@@ -119,6 +114,11 @@ class Session:
             self._on_connection,
             self._on_task_done,
             engine.count,
+        )
+        self.driver.connect(
+            take_in=self._arrivals.receive,
+            may_transmit=lambda: parts.sizes.look(self.use_sizes),
+            may_hand_over=self._hand_over.may_begin,
         )
 
     # --- what it is ---

@@ -72,7 +72,9 @@ def driver_on(
     )
     writer: Any = SimpleNamespace(stores=not is_immediate, is_immediate=is_immediate)
     commits = Commits(engine, writer, clock, lambda collected: None)
-    return Driver(engine, commits, clock, take_in, lambda: True, lambda: False, process_task_min_elapse_ms)
+    driver = Driver(engine, commits, clock, process_task_min_elapse_ms)
+    driver.connect(take_in=take_in, may_transmit=lambda: True, may_hand_over=lambda: False)
+    return driver
 
 
 @pytest.mark.parametrize("process_task_min_elapse_ms", [0, 1_000])
@@ -141,7 +143,8 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
 
     async def main() -> None:
         commits = Commits(engine, writer, clock, lambda collected: None)
-        driver = Driver(engine, commits, clock, nothing, lambda: True, lambda: False)
+        driver = Driver(engine, commits, clock)
+        driver.connect(take_in=nothing, may_transmit=lambda: True, may_hand_over=lambda: False)
         driver.post(apply)
         task = asyncio.create_task(driver.run())
         while clock.ms < 3 * STEP_MS_MAX:
@@ -525,7 +528,9 @@ class Storing:
             commit=self._commit, commit_at_once=self._store, stores=True, is_immediate=is_immediate
         )
         commits = Commits(engine, writer, clock, lambda collected: None)
-        return Driver(engine, commits, clock, lambda arrivals, now: None, lambda: True, lambda: False)
+        driver = Driver(engine, commits, clock)
+        driver.connect(take_in=lambda arrivals, now: None, may_transmit=lambda: True, may_hand_over=lambda: False)
+        return driver
 
     def _collect(self, now: Now, may_transmit: bool, may_hand_over: object) -> Collected:
         self.may_transmit.append(may_transmit)
