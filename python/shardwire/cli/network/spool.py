@@ -51,10 +51,12 @@ class Spool:
         try:
             _write_whole(description, described)
             _write_whole(message, event.message)
+            sync_directory(self._directory)
         except OSError:
+            # The message is written again, under another name: the one without a durable name would be a second one.
+            message.unlink(missing_ok=True)
             description.unlink(missing_ok=True)
             raise
-        sync_directory(self._directory)
         return message
 
 
