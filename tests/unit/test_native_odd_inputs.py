@@ -58,6 +58,7 @@ class _ResizedWhileRead:
         (lambda: erasure.encode(SHARDS, None), TypeError, r"parity_count must be an integer"),  # type: ignore[arg-type]
         (lambda: erasure.encode([bytes(64)] * 200, 100), ConfigError, r"at most 256 shards: .* take fewer"),
         (lambda: erasure.encode([bytes(64), bytes(128)], 1), ConfigError, r"shard 1 has 128 bytes .* 64: pad"),
+        (lambda: erasure.encode([bytes(65)] * 3, 1), ConfigError, r"65 is not; pad with zeros to 128, or take vander"),
         (lambda: erasure.encode(SHARDS[0], 1), TypeError, r"data_shards is bytes: it must be a list"),
         (lambda: erasure.encode(["text"], 1), TypeError, r"data_shards\[0\]: .*not str"),  # type: ignore[list-item]
         (lambda: erasure.encode(SHARDS, -1, "vandermonde"), ConfigError, r"parity_count is -1: .* from 0 to 255"),

@@ -103,18 +103,12 @@ pub(super) fn check_shard_len(code: ErasureCode, shard_len: usize) -> Result<(),
     if shard_len == 0 {
         return Err(ErasureError::EmptyShards);
     }
-    let past = shard_len % LEOPARD_ALIGNMENT;
-    if code == ErasureCode::Leopard && past != 0 {
-        let below = shard_len - past;
-        let up = past > LEOPARD_ALIGNMENT / 2 || below == 0;
-        let nearest = if up {
-            below.saturating_add(LEOPARD_ALIGNMENT)
-        } else {
-            below
-        };
+    if code == ErasureCode::Leopard && !shard_len.is_multiple_of(LEOPARD_ALIGNMENT) {
         return Err(ErasureError::NotMultipleOf64 {
             len: shard_len,
-            nearest,
+            padded: shard_len
+                .div_ceil(LEOPARD_ALIGNMENT)
+                .saturating_mul(LEOPARD_ALIGNMENT),
         });
     }
     Ok(())

@@ -42,14 +42,14 @@ pub enum ErasureError {
     },
     /// Leopard codes shards in pieces of 64 bytes.
     #[error(
-        "leopard needs shards of a multiple of 64 bytes: {len} is not, {nearest} is nearest; pad \
-         with zeros, or take vandermonde"
+        "leopard needs shards of a multiple of 64 bytes: {len} is not; pad with zeros to {padded}, or \
+         take vandermonde"
     )]
     NotMultipleOf64 {
         /// Bytes in a shard.
         len: usize,
-        /// The nearest length that is allowed.
-        nearest: usize,
+        /// The next length that is allowed.
+        padded: usize,
     },
     /// A shard's length does not go with the others'.
     #[error("shard {index} has {len} bytes where shards have {shard_len}: pad all to one length")]
