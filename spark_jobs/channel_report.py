@@ -79,7 +79,7 @@ def report(options: argparse.Namespace) -> int:
         try:
             for name in ANSWERS:
                 spark.sparkContext.setJobDescription(f"shardwire: {NAME}: write {name}")
-                getattr(found, name).write.parquet(files.path(f"result/{name}"))
+                files.write(getattr(found, name).write, f"result/{name}")
             if options.picture is not None:
                 found.plot(options.picture)
             files.publish("result")

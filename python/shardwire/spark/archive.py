@@ -190,7 +190,7 @@ def reconstruct_archive(
         archive.files.rename(f"{_ACROSS}/{_KIND}={_MESSAGE}", f"{_RESULT}/{_FOUND}=across")
         if not archive.files.exists(files.path(_RESULT)):
             # A directory without a file has no columns to read.
-            staged.limit(0).drop(_KIND).write.parquet(files.path(f"{_RESULT}/{_FOUND}=across"))
+            files.write(staged.limit(0).drop(_KIND).write, f"{_RESULT}/{_FOUND}=across")
         archive.files.publish(_RESULT)
     finally:
         archive.files.remove()
@@ -238,18 +238,17 @@ class _Archive:
         if not rows:
             return 0
         counted = _unread(staged.where(F.col(_KIND) == _UNREAD), self.by)
-        path = self.files.path(f"{_RESULT}/{_FOUND}=unread")
-        counted.coalesce(1).write.parquet(path)
-        return staged.sparkSession.read.schema(counted.schema).parquet(path).count()
+        target = f"{_RESULT}/{_FOUND}=unread"
+        self.files.write(counted.coalesce(1).write, target)
+        return staged.sparkSession.read.schema(counted.schema).parquet(self.files.path(target)).count()
 
     def settle_corrected(self, staged: DataFrame, met: DataFrame) -> TaskCounters:
         """Puts the messages that are whole within a partition into the result, each once and with its status."""
         source, target = f"{_LOCAL}/{_KIND}={_MESSAGE}", f"{_RESULT}/{_FOUND}=local"
         corrections = met.where(F.col(_KIND) == _CORRECTION)
         schema = StructType([field for field in staged.schema.fields if field.name != _KIND])
-        names = self.files.names(source)
-        touched = corrected(corrections, self.by, names, self.files.path(source), schema, self.files.path(target))
-        for name in names:
+        touched = corrected(corrections, self.by, self.files, source, schema, target)
+        for name in self.files.names(source):
             if name not in touched:
                 self.files.rename(f"{source}/{name}", f"{target}/{name}")
         return TaskCounters.of_messages(staged.sparkSession.read.schema(schema).parquet(self.files.path(target)))
@@ -262,7 +261,7 @@ class _Archive:
         try:
             for setting, value in _SETTINGS.items():
                 spark.conf.set(setting, value)
-            self._writer(rows).partitionBy(_KIND).parquet(self.files.path(name))
+            self.files.write(self._writer(rows).partitionBy(_KIND), name)
         finally:
             spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]  # takes the description away
             for setting, old in before.items():

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+    from shardwire.spark.files import SinkFiles
+
 # Corrections that go to every executor of one job at once.
 CORRECTIONS_MAX = 200_000
 # The number of the task that wrote a file.
@@ -28,7 +30,7 @@ _FILE, _PARTITION, _RECOVERED = (f"{_PREFIX}{name}" for name in ("file", "partit
 
 
 def corrected(
-    corrections: DataFrame, by: Sequence[str], names: Sequence[str], source: str, schema: StructType, target: str
+    corrections: DataFrame, by: Sequence[str], staged: SinkFiles, source: str, schema: StructType, target: str
 ) -> set[str]:
     """Writes those of the files that need it to `target`, corrected; returns their names.
 
@@ -36,24 +38,24 @@ def corrected(
         corrections: Rows in the columns of messages: `first_timestamp` holds the partition, `error` the number of data
             segments that came nowhere, or null where another partition's row stands for the message.
         by: The columns that keep messages apart.
-        names: The files in `source`.
-        source: Their directory.
+        staged: Where both directories are.
+        source: The directory of the files.
         schema: Their columns.
         target: A directory.
     """
     counts = {row[0]: row[1] for row in corrections.groupBy("first_timestamp").count().collect()}
     files: dict[int, list[str]] = {}
-    for name in names:
+    for name in staged.names(source):
         found = re.match(_PART, name)
         if found and int(found[1]) in counts:
             files.setdefault(int(found[1]), []).append(name)
     spark = corrections.sparkSession
     for partitions in _jobs(counts):
-        paths = [f"{source}/{name}" for partition in partitions for name in files.get(partition, ())]
+        paths = [staged.path(f"{source}/{name}") for partition in partitions for name in files.get(partition, ())]
         if paths:
             wrong = corrections.where(F.col("first_timestamp").isin(partitions))
             rows = spark.read.schema(schema).parquet(*paths)
-            _right(rows, wrong, by).write.mode("append").parquet(target)
+            staged.write(_right(rows, wrong, by).write.mode("append"), target)
     return {name for own in files.values() for name in own}
 
 

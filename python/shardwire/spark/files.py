@@ -13,9 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from shardwire.errors import ConfigError, ShardwireError
+from shardwire.spark.actions import run_whole
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameWriter, SparkSession
 
 # A task of an archive takes in about as much as a split of Spark's, in neighbouring files.
 GROUP_BYTES = 128 << 20
@@ -163,6 +164,7 @@ class SinkFiles(Files):
 
     def __init__(self, spark: SparkSession, sink: str, *, replace: bool = False) -> None:
         super().__init__(spark)
+        self._context = spark.sparkContext
         self._name = sink
         self._staging = f"{sink.rstrip('/')}.shardwire-staging"
         self._system, self._sink = self.located(sink)
@@ -183,6 +185,10 @@ class SinkFiles(Files):
     def path(self, below: str) -> str:
         """A path below the staging directory."""
         return f"{self._staging}/{below}"
+
+    def write(self, writer: DataFrameWriter, below: str, file_format: str = "parquet") -> None:
+        """Writes rows below the staging directory. Where that fails, nothing is written there any more."""
+        run_whole(self._context, lambda: writer.format(file_format).save(self.path(below)))
 
     def names(self, below: str) -> list[str]:
         """The files of a directory below the staging directory."""

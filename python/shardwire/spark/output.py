@@ -59,15 +59,15 @@ class JobOutput:
         spark = rows.sparkSession
         spark.sparkContext.setJobDescription(f"shardwire: {description}")
         try:
-            writer = rows.write.format(self.format).partitionBy(*self.partition_by)
+            writer = rows.write.partitionBy(*self.partition_by)
             if files is None:
                 mode = "overwrite" if self.overwrite else "errorifexists"
                 if self.overwrite and self.partition_by:
                     writer = writer.option("partitionOverwriteMode", "dynamic")
-                writer.mode(mode).save(self.path)
+                writer.format(self.format).mode(mode).save(self.path)
             else:
                 try:
-                    writer.save(files.path("result"))
+                    files.write(writer, "result", self.format)
                     if self.overwrite and self.partition_by:
                         files.publish_below("result", len(self.partition_by))
                     else:
