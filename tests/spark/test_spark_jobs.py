@@ -549,30 +549,36 @@ def test_what_interrupts_a_call_to_spark_is_not_logged_with_frames(
         assert [record.message for record in caplog.records] == told
 
 
+def end_once(said: str, number: signal.Signals, job: str, *arguments: str) -> tuple[int, str]:
+    """Runs a job and ends it by a signal once it has `said` that; its exit code, and all that it told."""
+    process = subprocess.Popen(
+        command(job, *arguments, submitted=False),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    told = ""
+    try:
+        while said not in told and process.poll() is None:
+            told += process.stdout.readline()
+        # A terminal interrupts all that runs in it.
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        told += process.communicate(timeout=120)[0]
+    finally:
+        process.kill()
+    return process.returncode, told
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_interrupts_a_job_is_one_line_and_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     payloads = pa.array([b"payload" * 40], pa.binary()).take(pa.array([0] * 400_000))
     pq.write_table(pa.table({"payload": payloads}), tmp_path / "in.parquet")
     arguments = [str(tmp_path / name) for name in ("in.parquet", "out")]
-    job = subprocess.Popen(
-        command("segment_messages.py", *arguments, submitted=False),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        # A terminal interrupts all that runs in it.
-        start_new_session=True,
-    )
-    assert job.stdout is not None
-    try:
-        told = ""
-        while not (told.endswith(" tasks\n") or job.poll() is not None):
-            told += job.stdout.readline()
-        os.killpg(job.pid, number) if number == signal.SIGINT else job.send_signal(number)
-        told += job.communicate(timeout=120)[0]
-    finally:
-        job.kill()
-    assert job.returncode == 130, told
+    code, told = end_once(" tasks\n", number, "segment_messages.py", *arguments)
+    assert code == 130, told
     assert told.splitlines()[-1] == "interrupted"
     assert "Traceback" not in told
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
@@ -583,22 +589,6 @@ def test_ctrl_c_ends_a_stream_between_two_micro_batches(tmp_path: Path) -> None:
     pq.write_table(pa.table({"payload": segment(payload_of(1, 20_000), CONFIG)}), tmp_path / "in" / "0.parquet")
     arguments = [str(tmp_path / name) for name in ("in", "out")]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--partitions", "2", *OPTIONS]
-    job = subprocess.Popen(
-        command("reconstruct_stream.py", *arguments, submitted=False),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    assert job.stdout is not None
-    try:
-        told = ""
-        while "micro-batch 0" not in told and job.poll() is None:
-            told += job.stdout.readline()
-        os.killpg(job.pid, signal.SIGINT)
-        told += job.communicate(timeout=120)[0]
-    finally:
-        job.kill()
-    assert job.returncode == 0, told
+    code, told = end_once("micro-batch 0", signal.SIGINT, "reconstruct_stream.py", *arguments)
+    assert code == 0, told
     assert summary(told)["messages complete"] == 1

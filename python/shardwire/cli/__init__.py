@@ -6,8 +6,9 @@ import os
 import sys
 from importlib import import_module
 
+from shardwire.ending_signals import EXIT_INTERRUPTED
+
 REQUIRED = ("typer", "rich")
-EXIT_INTERRUPTED = 130
 
 
 def main() -> None:

@@ -15,13 +15,13 @@ from typing import Annotated, Any
 import typer
 
 from shardwire import __version__, quoting
-from shardwire.cli import EXIT_INTERRUPTED, segment_files
+from shardwire.cli import segment_files
 from shardwire.cli.explanation import EXIT_FAILED, EXIT_USAGE, TRACEBACK_VARIABLE, empty_argument, explain
 from shardwire.cli.network import add_commands
-from shardwire.cli.network.interruption import as_ctrl_c
 from shardwire.cli.network.options import Cipher, JsonOption, QuietOption, VerboseOption, wants_directory
 from shardwire.cli.network.output import UNREAD_S, Output, json_line, log_level, told_warnings
 from shardwire.config import SegmentationConfig
+from shardwire.ending_signals import EXIT_INTERRUPTED, as_ctrl_c
 
 app = typer.Typer(
     name="shardwire",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from shardwire import quoting
-from shardwire.cli import EXIT_INTERRUPTED
+from shardwire.ending_signals import EXIT_INTERRUPTED
 from shardwire.errors import ConfigError, ShardwireError
 
 EXIT_FAILED = 1

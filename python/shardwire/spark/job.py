@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import STATUSES
 from shardwire.archive.unwrap import LAYERS, UnwrapStep, steps_of
 from shardwire.config import SegmentationConfig
+from shardwire.ending_signals import EXIT_INTERRUPTED, as_ctrl_c
 from shardwire.errors import ConfigError, ShardwireError
 from shardwire.quoting import listed, printable
 from shardwire.spark.failures import reason_of, without_frames_of_py4j
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 # The same in every job: all is well; a message is missing or a row is no segment; arguments are wrong, or it failed.
 EXIT_WELL, EXIT_MISSING, EXIT_FAILED = 0, 1, 2
-EXIT_INTERRUPTED = 130
-# What ends a process and is not Ctrl-C, which Spark itself makes a KeyboardInterrupt of.
-_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PROGRESS_INTERVAL_S = 1.0
 
 
@@ -180,7 +176,7 @@ def run_job(job: Callable[[], int]) -> int:
     from pyspark.errors import PySparkException
 
     try:
-        with without_frames_of_py4j(), _ending_interrupts():
+        with without_frames_of_py4j(), as_ctrl_c():
             return job()
     except KeyboardInterrupt:
         return _tell_interruption()
@@ -210,23 +206,6 @@ def _is_of_interruption(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
-
-
-@contextmanager
-def _ending_interrupts() -> Iterator[None]:
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    # What is ignored, as by `nohup`, stays so; Python lets the main thread alone set handlers.
-    is_main = threading.current_thread() is threading.main_thread()
-    ours = [number for number in _ENDING if is_main and signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def print_table(title: str, values: Mapping[str, object]) -> None:

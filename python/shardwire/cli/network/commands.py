@@ -27,6 +27,7 @@ from shardwire.cli.network.options import (
 from shardwire.cli.network.output import log_level, told_warnings
 from shardwire.cli.network.participation import Participation
 from shardwire.cli.network.spool import FAILED_DIRECTORY, Spool
+from shardwire.ending_signals import EXIT_INTERRUPTED
 from shardwire.files.names import fault_of
 
 FilesOption = Annotated[
@@ -48,7 +49,10 @@ class Until(StrEnum):
 
 
 def _run(
-    participation: Participation, command: Callable[[Interruption], Awaitable[int]], *, interrupted: int = 130
+    participation: Participation,
+    command: Callable[[Interruption], Awaitable[int]],
+    *,
+    interrupted: int = EXIT_INTERRUPTED,
 ) -> int:
 
     with told_warnings(log_level(verbose=participation.verbose, quiet=participation.quiet)):
@@ -162,7 +166,7 @@ def listen(
             participation, interruption, count=count, timeout_s=timeout, directory=output, files=files
         ),
         # Without a number of messages it has no other end.
-        interrupted=0 if count is None else 130,
+        interrupted=0 if count is None else EXIT_INTERRUPTED,
     )
 
 

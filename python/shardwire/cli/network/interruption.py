@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType, TracebackType
-from typing import NoReturn, Self, TypeVar
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from shardwire.ending_signals import ENDING_SIGNALS
 
 T = TypeVar("T")
-
-# With SIGHUP, which a terminal that is closed sends; Windows has none.
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class InterruptedByUserError(Exception):
@@ -31,8 +28,8 @@ class Interruption:
     def __enter__(self) -> Self:
         self._main = asyncio.current_task()
         # `nohup` has the closed terminal ignored.
-        ignored = {number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
-        self._heeded = [number for number in _SIGNALS if number.name != "SIGHUP" or number not in ignored]
+        ignored = {number for number in ENDING_SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
+        self._heeded = [number for number in ENDING_SIGNALS if number.name != "SIGHUP" or number not in ignored]
         for number in self._heeded:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
         return self
@@ -83,25 +80,6 @@ class Interruption:
         if self._wanted.is_set() and self._main is not None:
             self._main.cancel()
         self._wanted.set()
-
-
-@contextmanager
-def as_ctrl_c() -> Iterator[None]:
-    """Where no event loop runs: SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    # What is ignored, as by `nohup`, stays so; Python lets the main thread alone set handlers.
-    is_main = threading.current_thread() is threading.main_thread()
-    raising = [number for number in _SIGNALS if is_main and signal.getsignal(number) is signal.SIG_DFL]
-    try:
-        for number in raising:
-            signal.signal(number, interrupt)
-        yield
-    finally:
-        for number in raising:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def run_until_done(command: Callable[[Interruption], Awaitable[int]], *, interrupted: int) -> int:

@@ -25,6 +25,7 @@ from shardwire.cli.network.options import (
 from shardwire.cli.network.output import Output, log_level, told_warnings
 from shardwire.cli.network.participation import check_names, make_node
 from shardwire.cli.network.spool import FAILED_DIRECTORY
+from shardwire.ending_signals import EXIT_INTERRUPTED
 
 
 def record(
@@ -131,7 +132,7 @@ def doctor(
             lambda interruption: examine(
                 node, interruption, output, topic=topic, timeout_s=timeout, neighbours_wait_s=wait
             ),
-            interrupted=130,
+            interrupted=EXIT_INTERRUPTED,
         )
     raise typer.Exit(code)
 

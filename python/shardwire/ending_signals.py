@@ -1,0 +1,33 @@
+"""What ends a program from outside: Ctrl-C, SIGTERM, a closed terminal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+# With SIGHUP, which a terminal that is closed sends; Windows has none.
+ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+EXIT_INTERRUPTED = 130
+
+
+@contextmanager
+def as_ctrl_c() -> Iterator[None]:
+    """Where no event loop runs: SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    # What is ignored, as by `nohup`, stays so; Python lets the main thread alone set handlers.
+    is_main = threading.current_thread() is threading.main_thread()
+    raising = [number for number in ENDING_SIGNALS if is_main and signal.getsignal(number) is signal.SIG_DFL]
+    try:
+        for number in raising:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in raising:
+            signal.signal(number, signal.SIG_DFL)
