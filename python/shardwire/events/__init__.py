@@ -216,7 +216,7 @@ class ChunkErrorEvent(ChannelEvent):
     error: str
 
 
-# What becomes of our sends; the core's `SendEventKind` has the first name of each.
+# What becomes of our sends; the core knows each by the first of its `names`.
 SEND_EVENTS: tuple[type[ChannelEvent], ...] = (
     ChunkSendingEvent,
     ChunkSentEvent,

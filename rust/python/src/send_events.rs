@@ -103,9 +103,9 @@ pub fn send_event_object<'py>(py: Python<'py>, event: &SendEvent) -> PyResult<Bo
             request_id,
             reason,
         } => {
-            let ids = (name(py, message_id), name(py, request_id));
+            let (message_id, request_id) = (name(py, message_id), name(py, request_id));
             let class = classes.ephemeral_dropped.bind(py);
-            class.call1((ids.0, ids.1, reason.name()))
+            class.call1((message_id, request_id, reason.name()))
         }
     }
 }

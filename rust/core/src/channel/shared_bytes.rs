@@ -416,7 +416,7 @@ impl SharedBytes {
             && (is_ours || !self.contents.contains_key(&message_id))
             && let Some(place) = content_of(&wire, self.wire_formats.sds)
         {
-            let content = wire[place.clone()].to_vec();
+            let content = Octets::from(&wire[place.clone()]);
             records.put(CONTENT, message_id.clone(), Some(content));
             self.put_frame(message_id, &wire, place, records);
         } else {
