@@ -1,15 +1,28 @@
 //! What changes amount to, one after the other.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 
-use hashlink::LinkedHashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::{AbsentEntry, OccupiedEntry};
+use hashlink::DefaultHashBuilder;
 
 use super::body::{Change, Named};
+use crate::maps::hash_of_tag;
+
+/// Gaps that are left in any case before the records behind them move up.
+const GAPS_MIN: usize = 64;
+
+/// A part of the hash of a name, which tells most apart, and where its record lies.
+type Place = (u32, u32);
 
 /// Records by name, in the order in which they were put.
 #[derive(Debug)]
 pub struct Table<K, V> {
-    records: LinkedHashMap<K, Option<V>>,
+    hasher: DefaultHashBuilder,
+    /// It grows by the parts of hashes alone: no record is touched.
+    places: HashTable<Place>,
+    /// One that is put anew or deleted leaves a gap.
+    records: Vec<Option<(K, Option<V>)>>,
     keeps_deleted: bool,
 }
 
@@ -17,18 +30,75 @@ impl<K: Hash + Eq, V> Table<K, V> {
     /// An empty one: of all records there are, or of what changed of others where deleted ones are kept too.
     pub fn new(keeps_deleted: bool) -> Self {
         Table {
-            records: LinkedHashMap::new(),
+            hasher: DefaultHashBuilder::default(),
+            places: HashTable::new(),
+            records: Vec::new(),
             keeps_deleted,
         }
     }
 
     /// Puts a record; `None` deletes it.
     pub fn change(&mut self, name: K, value: Option<V>) {
-        if value.is_some() || self.keeps_deleted {
-            self.records.insert(name, value);
-        } else {
-            self.records.remove(&name);
+        if value.is_none() && !self.keeps_deleted {
+            return self.remove(&name);
         }
+        let place = self.records.len() as u32;
+        match self.entry(&name) {
+            (_, Ok(mut held)) => {
+                let old = std::mem::replace(&mut held.get_mut().1, place);
+                self.records[old as usize] = None;
+            }
+            (tag, Err(vacant)) => {
+                let rehash = |(tag, _): &Place| hash_of_tag(*tag);
+                let table = vacant.into_table();
+                table.insert_unique(hash_of_tag(tag), (tag, place), rehash);
+            }
+        }
+        self.records.push(Some((name, value)));
+        self.close_gaps();
+    }
+
+    fn remove(&mut self, name: &K) {
+        if let (_, Ok(held)) = self.entry(name) {
+            let ((_, old), _) = held.remove();
+            self.records[old as usize] = None;
+            self.close_gaps();
+        }
+    }
+
+    /// The tag of a name, and its place where it has one.
+    fn entry(
+        &mut self,
+        name: &K,
+    ) -> (
+        u32,
+        Result<OccupiedEntry<'_, Place>, AbsentEntry<'_, Place>>,
+    ) {
+        let tag = self.hasher.hash_one(name) as u32;
+        let records = &self.records;
+        let is_it = |&(other, place): &Place| {
+            let record = records[place as usize].as_ref();
+            other == tag && record.is_some_and(|(held, _)| held == name)
+        };
+        (tag, self.places.find_entry(hash_of_tag(tag), is_it))
+    }
+
+    /// Moves records up where more than half of the places are gaps, so that each is moved once for each put at most.
+    fn close_gaps(&mut self) {
+        if self.records.len() - self.places.len() <= self.places.len() + GAPS_MIN {
+            return;
+        }
+        let mut held = 0;
+        let mut moved = Vec::with_capacity(self.records.len());
+        for record in &self.records {
+            moved.push(held);
+            held += u32::from(record.is_some());
+        }
+        for (_, place) in &mut self.places {
+            *place = moved[*place as usize];
+        }
+        self.records.retain(Option::is_some);
+        self.records.shrink_to(2 * self.records.len() + GAPS_MIN);
     }
 
     /// Applies the changes of one row: all of them, or none and false where `value` has none for one that is put.
@@ -52,7 +122,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
         for (named, value) in names.iter().zip(values) {
             if named.change == Change::Elsewhere {
                 // It stands where this table has nothing.
-                self.records.remove(&name(named));
+                self.remove(&name(named));
             } else {
                 self.change(name(named), value);
             }
@@ -62,39 +132,51 @@ impl<K: Hash + Eq, V> Table<K, V> {
 
     /// Deletes the records of which `is_meant`.
     pub fn delete(&mut self, is_meant: impl Fn(&K) -> bool) {
-        self.records.retain(|name, _| !is_meant(name));
+        let records = &mut self.records;
+        self.places.retain(|(_, place)| {
+            let record = &mut records[*place as usize];
+            let stays = record.as_ref().is_some_and(|(name, _)| !is_meant(name));
+            if !stays {
+                *record = None;
+            }
+            stays
+        });
+        self.close_gaps();
     }
 
     /// What it holds, and `None` for what is deleted.
     pub fn iter(&self) -> impl Iterator<Item = (&K, Option<&V>)> {
         self.records
             .iter()
+            .flatten()
             .map(|(name, value)| (name, value.as_ref()))
     }
 
     /// How many.
     pub fn len(&self) -> usize {
-        self.records.len()
+        self.places.len()
     }
 
     /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.places.is_empty()
     }
 }
 
 impl<K, V> IntoIterator for Table<K, V> {
     type Item = (K, Option<V>);
-    type IntoIter = hashlink::linked_hash_map::IntoIter<K, Option<V>>;
+    type IntoIter = std::iter::Flatten<std::vec::IntoIter<Option<(K, Option<V>)>>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.records.into_iter()
+        self.records.into_iter().flatten()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use proptest::prelude::*;
+
+    use super::{GAPS_MIN, Table};
     use crate::journal::body::{Change, Named, Place};
 
     const PLACE: Place = Place {
@@ -173,5 +255,32 @@ mod tests {
         table.change(b"b", Some(2));
         table.delete(|name| name.starts_with(b"a"));
         assert_eq!(held(&table), [(&b"b"[..], Some(2))]);
+    }
+
+    proptest! {
+        #[test]
+        fn records_stay_in_the_order_in_which_they_were_put(
+            keeps_deleted in any::<bool>(),
+            changes in prop::collection::vec((0..100_u16, any::<Option<u8>>()), 0..1_000),
+            deleted in 0..20_u16,
+        ) {
+            let mut table = Table::new(keeps_deleted);
+            let mut expected: Vec<(u16, Option<u8>)> = Vec::new();
+            for (name, value) in changes {
+                table.change(name, value);
+                expected.retain(|(held, _)| *held != name);
+                if keeps_deleted || value.is_some() {
+                    expected.push((name, value));
+                }
+                prop_assert_eq!(table.len(), expected.len());
+                prop_assert!(table.records.len() <= 2 * table.len() + GAPS_MIN);
+            }
+            table.delete(|name| *name < deleted);
+            expected.retain(|(name, _)| *name >= deleted);
+            prop_assert_eq!(table.len(), expected.len());
+            let held: Vec<_> = table.iter().map(|(name, value)| (*name, value.copied())).collect();
+            prop_assert_eq!(&held, &expected);
+            prop_assert_eq!(table.into_iter().collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use hashlink::DefaultHashBuilder;
 
 use super::slab::{Handle, Slab};
+use crate::maps::hash_of_tag;
 
 /// What an [`Index`] finds by its name, which stays the same.
 pub trait Named {
@@ -42,7 +43,7 @@ impl<T: Named> Index<T> {
             let value = || values.at(slot).map(|(_, value)| value.name());
             tag == wanted && value() == Some(name)
         };
-        let (_, slot) = self.table.find(hash_of(wanted), is_it)?;
+        let (_, slot) = self.table.find(hash_of_tag(wanted), is_it)?;
         values.at(*slot).map(|(handle, _)| handle)
     }
 
@@ -55,14 +56,14 @@ impl<T: Named> Index<T> {
     /// Holds a value whose name is not held yet.
     pub fn insert(&mut self, handle: Handle<T>, values: &Slab<T>) {
         let tag = self.tag_of(values[handle].name());
-        let rehash = |(tag, _): &(u32, u32)| hash_of(*tag);
+        let rehash = |(tag, _): &(u32, u32)| hash_of_tag(*tag);
         self.table
-            .insert_unique(hash_of(tag), (tag, handle.slot()), rehash);
+            .insert_unique(hash_of_tag(tag), (tag, handle.slot()), rehash);
     }
 
     /// Takes out the value that has, or had, a name.
     pub fn remove(&mut self, name: &[u8], handle: Handle<T>) {
-        let hash = hash_of(self.tag_of(name));
+        let hash = hash_of_tag(self.tag_of(name));
         let found = self
             .table
             .find_entry(hash, |(_, slot)| *slot == handle.slot());
@@ -76,11 +77,6 @@ impl<T: Named> Index<T> {
         hasher.write(name);
         hasher.finish() as u32
     }
-}
-
-/// The table takes a value's place from the low bits and a mark of its own from the top ones.
-fn hash_of(tag: u32) -> u64 {
-    u64::from(tag) << 32 | u64::from(tag)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl OwnSend {
             match ordinals.count() {
                 0 => record.byte(0),
                 count if count == self.content_count => record.byte(1),
-                _ => record.byte(2).bytes(&ordinals.to_bytes(width)),
+                _ => record.byte(2).ordinals(ordinals, width),
             };
         }
         record.int(self.delivered_to.len() as u32);

@@ -95,13 +95,13 @@ impl Ordinals {
     }
 
     /// The first `width` bytes of the bits, the lowest first.
-    pub fn to_bytes(&self, width: usize) -> Vec<u8> {
+    pub fn bytes(&self, width: usize) -> impl Iterator<Item = u8> {
         let words = std::iter::once(self.low).chain(self.high.iter().copied());
         let bytes = words.flat_map(u64::to_le_bytes).chain(std::iter::repeat(0));
-        bytes.take(width).collect()
+        bytes.take(width)
     }
 
-    /// What [`Ordinals::to_bytes`] gave.
+    /// What [`Ordinals::bytes`] gave.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut ordinals = Ordinals::NONE;
         for (at, byte) in bytes.iter().enumerate() {
@@ -123,7 +123,10 @@ mod tests {
             let all = Ordinals::all(count);
             assert_eq!((all.count(), all.contains(count)), (count, false));
             let width = (count as usize).div_ceil(8);
-            assert_eq!(Ordinals::from_bytes(&all.to_bytes(width)), all);
+            assert_eq!(
+                Ordinals::from_bytes(&all.bytes(width).collect::<Vec<_>>()),
+                all
+            );
             let mut union = Ordinals::NONE;
             union.extend(&all);
             union.insert(count);

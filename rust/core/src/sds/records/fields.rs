@@ -6,6 +6,7 @@ use super::VERSION;
 use crate::crc32::crc32;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
+use crate::sds::outgoing::Ordinals;
 use crate::wire::sds::HistoryEntry;
 
 const CHECKSUM_BYTES: usize = 4;
@@ -14,7 +15,7 @@ const RECORD_BYTES_USUAL: usize = 128;
 /// Stands for no bytes, where some may be.
 const ABSENT: u32 = u32::MAX;
 
-/// A record that is being written.
+/// Records that are written, one after the other in the same memory.
 pub struct Writer(Vec<u8>);
 
 impl Writer {
@@ -46,6 +47,13 @@ impl Writer {
         self
     }
 
+    /// The first `width` bytes of ordinals.
+    pub fn ordinals(&mut self, ordinals: &Ordinals, width: usize) -> &mut Self {
+        self.int(width as u32);
+        self.0.extend(ordinals.bytes(width));
+        self
+    }
+
     pub fn optional(&mut self, value: Option<&[u8]>) -> &mut Self {
         match value {
             Some(value) => self.bytes(value),
@@ -71,11 +79,13 @@ impl Writer {
         self.optional(entry.sender_id.as_deref().map(str::as_bytes))
     }
 
-    /// The record with its checksum.
+    /// The record with its checksum; the next one begins.
     pub fn seal(&mut self) -> Octets {
-        let mut record = std::mem::take(&mut self.0);
-        record.extend_from_slice(&crc32(&record).to_le_bytes());
-        record.into()
+        let checksum = crc32(&self.0);
+        self.0.extend_from_slice(&checksum.to_le_bytes());
+        let record = Octets::from(self.0.as_slice());
+        self.0.truncate(1);
+        record
     }
 
     /// The record with its checksum, and behind it bytes that the checksum says nothing of.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashlink::LinkedHashMap;
 use thiserror::Error;
 
-use super::fields::Reader;
+use super::fields::{Reader, Writer};
 use super::write::{
     ALONE, FINISHED, FIXED, GIVEN_UP_SEND, LOST_SEND, MADE, MAY_PREDATE_US, ON_DEMAND, ORDERED,
     QUEUED, RECONSTRUCTED, SIBLINGS_REPORTED, SPARE,
@@ -105,7 +105,7 @@ impl Machine {
             );
         }
         self.restore_answers(&mut kinds, now);
-        self.records.state = Some(self.encode_state());
+        self.records.state = Some(self.encode_state(&mut Writer::new()));
         Ok(self)
     }
 

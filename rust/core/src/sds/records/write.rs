@@ -40,13 +40,16 @@ impl Machine {
         self.audit();
         let mut out = Vec::with_capacity(self.records.usual);
         self.settle_filter();
-        self.put_state(&mut out);
+        let mut writer = Writer::new();
+        self.put_state(&mut writer, &mut out);
         let (incoming, outgoing) = (&self.incoming, &self.outgoing);
         self.log.poll_persist(|change| {
             out.push(match change {
-                Change::Entry(entry) => {
-                    record(LOG, &entry.message_id, Some(log_entry(entry, incoming)))
-                }
+                Change::Entry(entry) => record(
+                    LOG,
+                    &entry.message_id,
+                    Some(log_entry(&mut writer, entry, incoming)),
+                ),
                 Change::Forgotten(message_id) => record(LOG, message_id, None),
                 Change::Message(message_id, message) => {
                     // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
@@ -62,10 +65,14 @@ impl Machine {
                     record(CONTENT, message_id, content.cloned())
                 }
                 Stored::State(message_id, state) => {
-                    let fields = state.map(|(send, ordinal)| content_state(send, ordinal));
+                    let fields =
+                        state.map(|(send, ordinal)| content_state(&mut writer, send, ordinal));
                     record(OUTGOING, message_id, fields)
                 }
-                Stored::Send(send_id, send) => record(SEND, send_id, send.map(outgoing_send)),
+                Stored::Send(send_id, send) => {
+                    let fields = send.map(|send| outgoing_send(&mut writer, send));
+                    record(SEND, send_id, fields)
+                }
             });
         });
         let outgoing = &self.outgoing;
@@ -73,16 +80,16 @@ impl Machine {
             let own = outgoing.stored_wire(message_id.as_bytes()).cloned();
             out.push(record(MESSAGE, message_id, own.or(message)));
         });
-        self.put_incoming(&mut out);
+        self.put_incoming(&mut writer, &mut out);
         let records = &mut self.records;
         for (message_id, owed) in self.answering.poll_changed() {
-            let fields = owed.map(|entry| Writer::new().entry(entry).seal());
+            let fields = owed.map(|entry| writer.entry(entry).seal());
             records.put(&mut out, ANSWER, message_id, fields);
         }
         for (sender_id, horizon) in self.participants.poll_changed() {
             let fields = horizon.map(|horizon| match horizon {
                 0 => version_alone(),
-                _ => Writer::new().long(horizon).seal(),
+                _ => writer.long(horizon).seal(),
             });
             out.push(record(PARTICIPANT, &Name::new(&sender_id), fields));
         }
@@ -109,17 +116,17 @@ impl Machine {
         self.participants.poll_changed();
     }
 
-    fn put_state(&mut self, out: &mut Vec<Record>) {
-        let state = Some(self.encode_state());
+    fn put_state(&mut self, writer: &mut Writer, out: &mut Vec<Record>) {
+        let state = Some(self.encode_state(writer));
         if state != self.records.state {
             self.records.state.clone_from(&state);
             out.push(record(STATE, &Name::new(""), state));
         }
     }
 
-    pub(super) fn encode_state(&self) -> Octets {
+    pub(super) fn encode_state(&self, writer: &mut Writer) -> Octets {
         let heads = self.heads.entries().filter_map(|entry| self.log.get(entry));
-        Writer::new()
+        writer
             .long(self.lamport.timestamp())
             .long(self.filter.base_sequence())
             .long(self.transmission.nonce)
@@ -132,19 +139,18 @@ impl Machine {
             .seal()
     }
 
-    fn put_incoming(&mut self, out: &mut Vec<Record>) {
+    fn put_incoming(&mut self, writer: &mut Writer, out: &mut Vec<Record>) {
         let records = &mut self.records;
         let may_be_stored = !records.stored.is_empty();
         for (key, send) in self.incoming.poll_changed(may_be_stored) {
             let send = send.and_then(|send| self.incoming.get(send));
-            let fields = send.map(|send| incoming_send(send, &self.incoming));
+            let fields = send.map(|send| incoming_send(writer, send, &self.incoming));
             records.put(out, INCOMING, key, fields);
         }
         for message_id in self.incoming.poll_changed_missing() {
             let missing = self.incoming.missing().get(message_id.as_bytes());
             let fields = missing.map(|message| {
                 let key = self.incoming.get(message.send).map_or("", |send| &send.key);
-                let mut writer = Writer::new();
                 writer.entry(&message.entry).bytes(key.as_bytes());
                 let (ours, all) = self.asking.asked_for(&message_id);
                 writer.bytes(message.named_by.as_bytes());
@@ -153,12 +159,11 @@ impl Machine {
             records.put(out, MISSING, message_id, fields);
         }
         for (key, askable) in self.incoming.poll_changed_lost() {
-            let fields = askable.map(|askable| Writer::new().byte(u8::from(askable)).seal());
+            let fields = askable.map(|askable| writer.byte(u8::from(askable)).seal());
             records.put(out, LOST, key, fields);
         }
         for (number, fingerprints) in self.incoming.poll_past() {
             let fields = fingerprints.map(|fingerprints| {
-                let mut writer = Writer::new();
                 for fingerprint in fingerprints {
                     writer.long(fingerprint);
                 }
@@ -188,12 +193,12 @@ fn record(kind: &'static str, key: &Name, value: Option<Octets>) -> Record {
     }
 }
 
-fn log_entry(entry: &Entry, incoming: &Incoming) -> Octets {
+fn log_entry(writer: &mut Writer, entry: &Entry, incoming: &Incoming) -> Octets {
     let waits_in = entry
         .send
         .and_then(|send| incoming.get(send))
         .map_or("", |send| &send.key);
-    Writer::new()
+    writer
         .byte(if entry.ordered { ORDERED } else { 0 } | if entry.spare { SPARE } else { 0 })
         .long(entry.lamport)
         .long(entry.sequence)
@@ -205,7 +210,7 @@ fn log_entry(entry: &Entry, incoming: &Incoming) -> Octets {
         .seal()
 }
 
-fn outgoing_send(send: &OutgoingSend) -> Octets {
+fn outgoing_send(writer: &mut Writer, send: &OutgoingSend) -> Octets {
     let alone = send.is_alone();
     let flags = [
         (send.finished, FINISHED),
@@ -214,7 +219,6 @@ fn outgoing_send(send: &OutgoingSend) -> Octets {
         (alone, ALONE),
         (send.demand.is_some(), ON_DEMAND),
     ];
-    let mut writer = Writer::new();
     writer
         .byte(
             flags
@@ -239,11 +243,11 @@ fn outgoing_send(send: &OutgoingSend) -> Octets {
         writer.int(demand.reserve).int(demand.scheduled);
     }
     if alone && let Some(content) = send.contents.first() {
-        put_state(&mut writer, content);
+        put_state(writer, content);
     }
     let width = send.contents.len().div_ceil(8);
     for (name, held) in send.acknowledged.iter() {
-        writer.bytes(name.as_bytes()).bytes(&held.to_bytes(width));
+        writer.bytes(name.as_bytes()).ordinals(held, width);
     }
     writer.seal()
 }
@@ -260,14 +264,13 @@ fn put_state(writer: &mut Writer, content: &OutgoingContent) {
     }
 }
 
-fn content_state(send: &OutgoingSend, ordinal: u32) -> Octets {
-    let mut writer = Writer::new();
+fn content_state(writer: &mut Writer, send: &OutgoingSend, ordinal: u32) -> Octets {
     writer.bytes(send.send_id.as_bytes()).int(ordinal);
-    put_state(&mut writer, &send.contents[ordinal as usize]);
+    put_state(writer, &send.contents[ordinal as usize]);
     writer.seal()
 }
 
-fn incoming_send(send: &IncomingSend, incoming: &Incoming) -> Octets {
+fn incoming_send(writer: &mut Writer, send: &IncomingSend, incoming: &Incoming) -> Octets {
     let flags = [
         (send.reconstructed, RECONSTRUCTED),
         (send.lost, LOST_SEND),
@@ -275,7 +278,7 @@ fn incoming_send(send: &IncomingSend, incoming: &Incoming) -> Octets {
         (send.siblings_reported, SIBLINGS_REPORTED),
     ];
     // Zero stands for what the wire does not say: no send has no contents.
-    Writer::new()
+    writer
         .byte(
             flags
                 .iter()
