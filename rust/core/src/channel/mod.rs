@@ -436,44 +436,54 @@ impl Channel {
                     let send = (&sender_id, &send_id);
                     parity::answer_with_parity(&mut self.sds, send, count, segmentation, now);
                 }
-                sds::Event::ContentAcknowledged {
-                    ref send_id,
-                    ordinal,
-                    ref by,
-                    ..
-                } => {
-                    self.own.on_acknowledged(send_id, ordinal, by);
-                    if arrival.is_some_and(|arrival| arrival.observed) {
-                        self.events.push_back(Event::Sds(event));
-                    }
-                }
-                sds::Event::ContentPossiblyAcknowledged {
-                    send_id, ordinal, ..
-                } => self.own.on_possibly_acknowledged(&send_id, ordinal),
-                sds::Event::SendAcknowledged { send_id, by } => {
-                    self.own.on_reconstructible(&send_id, &by);
-                }
-                sds::Event::SendGivenUp {
-                    send_id,
-                    unacknowledged,
-                } => self.own.on_given_up(&send_id, &unacknowledged),
-                sds::Event::ContentsWanted { send_id, count } => {
-                    let form = self.own.get(&send_id).map(|send| send.form.clone());
-                    let made = parity::make_as_segmented(
-                        &mut self.sds,
-                        &send_id,
-                        count,
-                        &form.unwrap_or_default(),
-                        now,
-                    );
-                    self.parity_made += made as u64;
-                }
                 // Nothing for whoever owns a channel, and by far the most.
                 sds::Event::SyncReceived { .. } => {}
-                event => self.events.push_back(Event::Sds(event)),
+                event => {
+                    let is_observed = arrival.is_some_and(|arrival| arrival.observed);
+                    self.settle_own(event, is_observed, now);
+                }
             }
         }
         kept
+    }
+
+    /// What others have, or want, of our sends; and what only whoever owns the channel is told.
+    fn settle_own(&mut self, event: sds::Event, is_observed: bool, now: Now) {
+        match event {
+            sds::Event::ContentAcknowledged {
+                ref send_id,
+                ordinal,
+                ref by,
+                ..
+            } => {
+                self.own.on_acknowledged(send_id, ordinal, by);
+                if is_observed {
+                    self.events.push_back(Event::Sds(event));
+                }
+            }
+            sds::Event::ContentPossiblyAcknowledged {
+                send_id, ordinal, ..
+            } => self.own.on_possibly_acknowledged(&send_id, ordinal),
+            sds::Event::SendAcknowledged { send_id, by } => {
+                self.own.on_reconstructible(&send_id, &by);
+            }
+            sds::Event::SendGivenUp {
+                send_id,
+                unacknowledged,
+            } => self.own.on_given_up(&send_id, &unacknowledged),
+            sds::Event::ContentsWanted { send_id, count } => {
+                let form = self.own.get(&send_id).map(|send| send.form.clone());
+                let made = parity::make_as_segmented(
+                    &mut self.sds,
+                    &send_id,
+                    count,
+                    &form.unwrap_or_default(),
+                    now,
+                );
+                self.parity_made += made as u64;
+            }
+            event => self.events.push_back(Event::Sds(event)),
+        }
     }
 
     /// What changed since the last call, to be stored in one transaction.
