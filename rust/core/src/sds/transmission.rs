@@ -325,7 +325,7 @@ impl Machine {
         let ends = !send.waits() && (last || ordinal as usize + 1 == send.contents.len());
         let is_early = ordinal == 0 || ordinal as usize == send.scheduled() / 2;
         let asks = is_on_demand && (ends || is_early);
-        let send_id = send.send_id.clone();
+        let inquiry = asks.then(|| statement(&send.send_id, 0, &self.sender_id));
         // The filter rides on the last content of a burst, or on every one.
         let rides = self.config.bloom_interval_ms == 0 || !send.waits();
         let leaving = &send.contents[ordinal as usize];
@@ -336,14 +336,7 @@ impl Machine {
         if is_on_demand {
             self.filter.on_counted(now.monotonic_ms);
         }
-        let inquiry = asks.then(|| statement(&send_id, 0, &self.sender_id));
-        let mut requests: Vec<HistoryEntry> = inquiry.into_iter().collect();
-        let asking_bytes: usize = requests.iter().map(entry_bytes_max).sum();
-        match fixed.header_left.checked_sub(asking_bytes) {
-            Some(left) => requests.extend(self.take_requests(now, left)),
-            None => requests.clear(),
-        }
-        self.settle_requests(&requests);
+        let requests = self.requests_beside(inquiry, fixed.header_left, now);
         let filter = fixed.bloom_filter.as_deref().filter(|_| rides);
         let wire = self.encode(
             &message_id,
@@ -361,19 +354,11 @@ impl Machine {
         }
         self.outgoing.get_mut(handle)?.dispatched += 1;
         if last {
-            // Named from now on: what is under way for long would hold up what follows it at every
-            // receiver.
             let named = match kept {
                 Some(id) => self.log.find(id.as_bytes()),
                 None => Some(entry),
             };
-            // A log that is shorter than the parity of a send has nothing to name it by. Where no more is made
-            // before all that was made has left, a last one leaves once more: what followed it names it.
-            if let Some(named) = named
-                && self.log.deliver(named)
-            {
-                self.heads.deliver(&self.log, named, &fixed.ids);
-            }
+            self.follow_own(named, &fixed.ids);
             if !is_on_demand {
                 let mut fields = std::mem::take(&mut fixed.fields);
                 fields.clear();
@@ -386,6 +371,36 @@ impl Machine {
         }
         self.sync_schedule.on_content_sent(now, &mut *self.rng);
         Some(wire)
+    }
+
+    /// The requests that a message has room for beside the question that it asks: none where that alone is too long.
+    fn requests_beside(
+        &mut self,
+        inquiry: Option<HistoryEntry>,
+        room: usize,
+        now: Now,
+    ) -> Vec<HistoryEntry> {
+        let mut requests: Vec<HistoryEntry> = inquiry.into_iter().collect();
+        let asking_bytes: usize = requests.iter().map(entry_bytes_max).sum();
+        match room.checked_sub(asking_bytes) {
+            Some(left) => requests.extend(self.take_requests(now, left)),
+            None => requests.clear(),
+        }
+        self.settle_requests(&requests);
+        requests
+    }
+
+    /// The last content of a burst leaves: what is sent from now on names the send, by `named`. While it is under way,
+    /// for long perhaps, it would hold up at every receiver what follows it.
+    ///
+    /// A log that is shorter than the parity of a send has nothing to name it by. Where no more is made before all that
+    /// was made has left, a last one leaves once more: what followed it names it.
+    fn follow_own(&mut self, named: Option<EntryRef>, causes: &[Name]) {
+        if let Some(named) = named
+            && self.log.deliver(named)
+        {
+            self.heads.deliver(&self.log, named, causes);
+        }
     }
 
     /// All contents of a send carry the same history and filter, so that none depends on a sibling.
