@@ -30,19 +30,22 @@ def check_topics(content_topics: Sequence[str]) -> None:
 
 
 def check_envelope(envelope: object) -> None:
-    """Refuses what is no envelope, and one whose payload or meta is no bytes.
+    """Refuses what is no envelope, and one of which a part is of a wrong kind.
 
     Raises:
         ConfigError: It is none.
     """
     if not isinstance(envelope, MessageEnvelope):
         raise ConfigError(f"send: the envelope is a {type(envelope).__name__}: it must be a MessageEnvelope")
+    topic, payload, meta = envelope.content_topic, envelope.payload, envelope.meta
     # Every message comes here: a loop takes thrice as long.
-    are_bytes = isinstance(envelope.payload, bytes) and isinstance(envelope.meta, bytes)
-    if not are_bytes:
-        name = "meta" if isinstance(envelope.payload, bytes) else "payload"
-        given = type(getattr(envelope, name)).__name__
-        raise ConfigError(f"send: {name} of the envelope is a {given}: it must be bytes")
+    are_right = isinstance(topic, str) and isinstance(payload, bytes) and isinstance(meta, bytes)
+    if are_right:
+        return
+    for name, part, kind in (("content_topic", topic, str), ("payload", payload, bytes), ("meta", meta, bytes)):
+        if not isinstance(part, kind):
+            given, wanted = type(part).__name__, "text" if kind is str else "bytes"
+            raise ConfigError(f"send: {name} of the envelope is a {given}: it must be {wanted}")
 
 
 class PubsubTopics:

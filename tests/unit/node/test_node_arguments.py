@@ -195,10 +195,11 @@ def test_a_node_in_memory_may_be_stopped_where_its_loop_has_ended() -> None:
     [
         ("text", "the envelope is a str: it must be a MessageEnvelope"),
         (None, "the envelope is a NoneType: it must be a MessageEnvelope"),
+        (MessageEnvelope(5, b"x"), "content_topic of the envelope is a int: it must be text"),  # type: ignore[arg-type]
         (MessageEnvelope("/app/1/x/proto", "text"), "payload of the envelope is a str: it must be bytes"),  # type: ignore[arg-type]
         (MessageEnvelope("/app/1/x/proto", b"x", meta=None), "meta of the envelope is a NoneType"),  # type: ignore[arg-type]
     ],
-    ids=["a text", "nothing", "a text in it", "no meta"],
+    ids=["a text", "nothing", "no topic", "a text in it", "no meta"],
 )
 @pytest.mark.parametrize("kind", ["memory", "udp"])
 def test_only_envelopes_are_sent(kind: str, envelope: Any, told: str) -> None:
