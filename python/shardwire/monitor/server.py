@@ -190,6 +190,8 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
+    """Cut off where it has no whole request in time: the first, and after each answer the next."""
+
     _unasked: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -197,16 +199,26 @@ class _Connection(H11Protocol):
         if len(self.connections) > 2 * CONNECTIONS_MAX:
             transport.abort()
         else:
-            self._unasked = self.loop.call_later(REQUEST_S, self._end_unasked)
+            self._expect_request()
+
+    def on_response_complete(self) -> None:
+        self._expect_request()
+        # Takes up the next request where that is here.
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._unasked is not None:
             self._unasked.cancel()
         super().connection_lost(exc)
 
+    def _expect_request(self) -> None:
+        if self._unasked is not None:
+            self._unasked.cancel()
+        self._unasked = self.loop.call_later(REQUEST_S, self._end_unasked)
+
     def _end_unasked(self) -> None:
-        # None before the first request.
-        if not self.cycle:
+        # None before the first request, and the last one's until there is another.
+        if not self.cycle or self.cycle.response_complete:
             self.transport.abort()
 
 

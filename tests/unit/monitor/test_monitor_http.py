@@ -246,6 +246,25 @@ async def test_connections_that_ask_for_nothing_are_cut_off(monkeypatch: pytest.
 
 
 @real_time
+async def test_connections_that_begin_another_request_and_never_end_it_are_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "REQUEST_S", 0.5)
+    async with served() as (_, monitor, _):
+        address = httpx.URL(monitor.url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        for _ in range(2):
+            writer.write(b"GET /snapshot HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            length = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+            await reader.readexactly(int(length.split(b":")[1]))
+        writer.write(b"GET /snap")
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+
+
+@real_time
 async def test_of_too_many_connections_the_latest_are_cut_off() -> None:
     async with served() as (client, monitor, _):
         address = httpx.URL(monitor.url)
