@@ -274,6 +274,7 @@ class StubHttp:
 
     def __init__(self, node: StubNode) -> None:
         self._node = node
+        self.headers: dict[str, str] = {}
         self.closed = False
 
     async def request(
@@ -317,7 +318,7 @@ class StubHttp:
             on_body(said[: len(said) // 2])
             on_body(said[len(said) // 2 :])
             said = b""
-        return status, said, {}
+        return status, said, self.headers
 
     async def close(self) -> None:
         self.closed = True

@@ -576,3 +576,21 @@ async def test_another_node_may_be_asked_for_what_is_stored() -> None:
     page = await alice.node.query_store(StoreQuery(content_topics=(TOPIC,)))
     assert len(page.messages) == 1
     assert (alice.stub.count("GET", "/store"), store.count("GET", "/store") > 0) == (0, True)
+
+
+@virtual
+async def test_a_date_that_is_none_says_nothing_of_the_clock_of_a_node() -> None:
+    for date, is_read in (
+        ("Sun, 29 Nov 2026 09:00:00 GMT", True),
+        ("yesterday", False),
+        ("Sun, 29 Nov 99999999999999999999 09:00:00 GMT", False),
+        ("Sun, 29 Nov 2026 09:00:00 +99999999999999999999", False),
+    ):
+        http = StubHttp(StubNode(StubNetwork()))
+        http.headers["Date"] = date
+        transport = RestTransport("stub", http, StoreSettings(), None)
+        node = TransportNode(transport)
+        await node.start()
+        status = await transport.status()
+        assert (status.info.clock_ahead_ms is not None) is is_read, date
+        await node.stop()

@@ -294,7 +294,7 @@ class RestTransport(Transport):
 
             try:
                 seconds = parsedate_to_datetime(date).timestamp()
-            except ValueError:
+            except (ValueError, OverflowError):
                 pass
             else:
                 info.clock_ahead_ms = round(seconds * 1000) - self._link.clock.epoch_ms()
