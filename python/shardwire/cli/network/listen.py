@@ -11,7 +11,7 @@ from pathlib import Path
 from shardwire.cli.network.files import is_part_of_a_file, take_files
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
 from shardwire.cli.network.participation import Participation, taking_part
-from shardwire.cli.network.spool import Spool
+from shardwire.cli.network.spool import Spool, leave_to_next_life, write_at_last
 from shardwire.cli.segment_files import STANDARD_OUTPUT
 from shardwire.errors import ShardwireError
 from shardwire.events import MessageReceivedEvent
@@ -74,8 +74,13 @@ async def listen(
                 return
             if enough.is_set() or output.is_closed:
                 # Not ours any more: the next life of the state is given it.
-                await asyncio.Event().wait()
-            await member.show(event, None if spool is None else await spool.write(event))
+                await leave_to_next_life()
+            written = None
+            if spool is not None:
+                written = await write_at_last(spool.write, event, interruption)
+                if written is None:
+                    await leave_to_next_life()
+            await member.show(event, written)
             count_one()
 
         member.channel.on_message_received(on_received)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from shardwire.cli.network.files import is_part_of_a_file, take_files
@@ -12,14 +11,17 @@ from shardwire.cli.network.handlers import CommandFailedError, MessageCommand
 from shardwire.cli.network.interruption import Interruption
 from shardwire.cli.network.output import Output, time_of_day
 from shardwire.cli.network.participation import Participation, taking_part
-from shardwire.cli.network.spool import Spool
+from shardwire.cli.network.spool import (
+    RETRY_PAUSE_S_MAX,
+    RETRY_PAUSE_S_MIN,
+    Spool,
+    leave_to_next_life,
+    write_at_last,
+)
 from shardwire.events import MessageReceivedEvent
 from shardwire.quoting import printable
 
 logger = logging.getLogger(__name__)
-
-RETRY_PAUSE_S_MIN = 1.0
-RETRY_PAUSE_S_MAX = 60.0
 
 
 async def serve(
@@ -90,7 +92,7 @@ class _Handler:
             await self._output.written()
             return
         if self._interruption.is_wanted:
-            await _leave_to_next_life()
+            await leave_to_next_life()
         self._is_idle.clear()
         is_done = False
         try:
@@ -98,20 +100,20 @@ class _Handler:
         finally:
             self._is_idle.set()
         if not is_done:
-            await _leave_to_next_life()
+            await leave_to_next_life()
 
     async def _handle(self, event: MessageReceivedEvent) -> bool:
         """Whether the message is done."""
         places = {}
         if self._spool is not None:
-            written = await self._written(self._spool.write, event)
+            written = await write_at_last(self._spool.write, event, self._interruption)
             if written is None:
                 return False
             places["file"] = str(written)
         if self._command is not None:
             error = await self._run(self._command, event)
             if error is not None:
-                written = await self._written(self._set_aside, event)
+                written = await write_at_last(self._set_aside, event, self._interruption)
                 if written is None:
                     return False
                 await self._tell(event, "failed", error=error, file=str(written))
@@ -135,20 +137,6 @@ class _Handler:
             pause_s = min(2 * pause_s, RETRY_PAUSE_S_MAX)
         return error
 
-    async def _written(
-        self, write: Callable[[MessageReceivedEvent], Awaitable[Path]], event: MessageReceivedEvent
-    ) -> Path | None:
-        """The file, however often it has to be tried; None where the user ends it before."""
-        pause_s = RETRY_PAUSE_S_MIN
-        while True:
-            try:
-                return await write(event)
-            except OSError as error:
-                logger.warning("%s: %s: tried again", error.filename, error.strerror)
-            if await self._interruption.wait(pause_s):
-                return None
-            pause_s = min(2 * pause_s, RETRY_PAUSE_S_MAX)
-
     async def _set_aside(self, event: MessageReceivedEvent) -> Path:
         return await Spool(self._failed).write(event)
 
@@ -167,8 +155,3 @@ class _Handler:
         self._output.result(f"{time_of_day()} {outcome} {len(event.message):,} bytes of {sender}{where}{why}")
         # It is done, whether that is read or not.
         await self._output.written()
-
-
-async def _leave_to_next_life() -> None:
-    # Closing the channel cancels this: the message counts as interrupted, and is handed over again with --state.
-    await asyncio.Event().wait()

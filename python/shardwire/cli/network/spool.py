@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from shardwire.cli.network.interruption import Interruption
 from shardwire.durable_files import appears_whole, sync_directory
 from shardwire.events import MessageReceivedEvent
 
+logger = logging.getLogger(__name__)
+
+RETRY_PAUSE_S_MIN = 1.0
+RETRY_PAUSE_S_MAX = 60.0
 # Where messages lie that a command failed on.
 FAILED_DIRECTORY = "failed"
 MESSAGE_SUFFIX = ".message"
@@ -58,6 +65,27 @@ class Spool:
             description.unlink(missing_ok=True)
             raise
         return message
+
+
+async def write_at_last(
+    write: Callable[[MessageReceivedEvent], Awaitable[Path]], event: MessageReceivedEvent, interruption: Interruption
+) -> Path | None:
+    """The file that `write` gives, however often it has to be tried; None where the user ends it before."""
+    pause_s = RETRY_PAUSE_S_MIN
+    while True:
+        try:
+            return await write(event)
+        except OSError as error:
+            logger.warning("%s: %s: tried again", error.filename, error.strerror)
+        if await interruption.wait(pause_s):
+            return None
+        pause_s = min(2 * pause_s, RETRY_PAUSE_S_MAX)
+
+
+async def leave_to_next_life() -> None:
+    """Never returns: the message in hand counts as interrupted once the channel closes, and is handed over again by the
+    next command of its state."""
+    await asyncio.Event().wait()
 
 
 def description_of(event: MessageReceivedEvent) -> dict[str, Any]:
