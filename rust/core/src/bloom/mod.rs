@@ -24,6 +24,10 @@ pub const BITS_MAX: u64 = 1 << 32;
 /// Hashes beyond which a peer's filter is ignored: an error rate of 2^-64.
 const HASH_COUNT_MAX: u64 = 64;
 
+/// A filter that errs more often than ours with so many times its capacity in it is overfull: whoever rolls does
+/// so at 1.2 times.
+const OVERFULL: f64 = 1.25;
+
 /// A filter's parameters are out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum BloomError {
@@ -201,6 +205,26 @@ impl BloomFilter {
                     .all(|position| peer.bit(position, self.wire_format))
             });
         Some(held.map(|(position, _)| position).collect())
+    }
+
+    /// Whether a peer's serialized filter has so many bits set that it holds what nobody put into it more
+    /// often than one of ours ever does; true as well where it cannot be read.
+    ///
+    /// Some implementations never roll theirs, and anybody can set every bit.
+    pub fn is_overfull(&self, bytes: &[u8]) -> bool {
+        let Some(peer) = Peer::read(bytes, self) else {
+            return true;
+        };
+        let set: u64 = peer
+            .words
+            .iter()
+            .map(|byte| u64::from(byte.count_ones()))
+            .sum();
+        let errs = |set: f64, hash_count: u64| set.powf(hash_count as f64);
+        let inserted = OVERFULL * self.capacity as f64 * self.hash_count as f64;
+        let ours = 1.0 - (-inserted / self.bit_count as f64).exp();
+        let theirs = set as f64 / peer.bit_count as f64;
+        errs(theirs, peer.hash_count) > errs(ours, self.hash_count)
     }
 
     /// Positions in `message_ids` of those that a filter of `others` and of the rest of

@@ -42,6 +42,25 @@ fn loads_and_reviews_what_it_wrote() {
 }
 
 #[test]
+fn a_filter_is_overfull_once_it_errs_more_than_one_that_rolls() {
+    for wire_format in [WireFormat::Spec, WireFormat::Nim] {
+        for (held, is_overfull) in [(0, false), (1_200, false), (1_350, true), (5_000, true)] {
+            let mut filter = BloomFilter::new(1_000, 0.001, wire_format).unwrap();
+            (0..held).for_each(|number| filter.insert(format!("id {number}").as_bytes()));
+            let bytes = filter.to_bytes();
+            assert_eq!(filter.is_overfull(&bytes), is_overfull, "{held}");
+            assert!(filter.is_overfull(&bytes[1..]));
+        }
+    }
+    // On the wire "nim" a filter brings its own parameters.
+    let ours = BloomFilter::new(1_000, 0.001, WireFormat::Nim).unwrap();
+    let mut theirs = BloomFilter::new(1, 0.001, WireFormat::Nim).unwrap();
+    assert!(!ours.is_overfull(&theirs.to_bytes()));
+    theirs.words.fill(u64::MAX);
+    assert!(ours.is_overfull(&theirs.to_bytes()));
+}
+
+#[test]
 fn tells_hits_from_accidents() {
     for wire_format in [WireFormat::Spec, WireFormat::Nim] {
         let mut filter = BloomFilter::new(4, 0.1, wire_format).unwrap();

@@ -592,6 +592,23 @@ fn so_many_filters_acknowledge_a_content_and_fewer_put_it_off_once() {
     }
 }
 
+#[test]
+fn a_filter_that_holds_nearly_everything_acknowledges_nothing() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one"]), 1).unwrap();
+    bob.leaving();
+    let full = vec![u8::MAX; bob.machine.filter.size_bytes()];
+    for _ in 0..3 {
+        let came = Message {
+            bloom_filter: Some(full.clone()),
+            ..super::tests::sync("carol")
+        };
+        let events = bob.hear(came);
+        let is_of_ours = |event: &Event| !matches!(event, Event::SyncReceived { .. });
+        assert!(!events.iter().any(is_of_ours), "{events:?}");
+    }
+}
+
 // --- on demand ------------------------------------------------------------------------------------
 
 #[test]

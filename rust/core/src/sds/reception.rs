@@ -613,7 +613,8 @@ impl Machine {
         monotonic_ms: i64,
     ) {
         let own: Vec<_> = self.outgoing.awaiting().collect();
-        if own.is_empty() {
+        // One that holds nearly everything says nothing of what came.
+        if own.is_empty() || self.filter.filter().is_overfull(filter) {
             return;
         }
         self.settle_filter();
