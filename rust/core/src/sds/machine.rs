@@ -480,6 +480,7 @@ impl Machine {
         inferred: &[Name],
         now: Now,
     ) {
+        self.incoming.begin_step();
         // One that is called by its own content is of no send.
         let shared = rival_of(send_id).filter(|_| message_id != Some(send_id));
         let of_rival = shared.and_then(|shared| self.partial_of(message_id, sender_id, shared));
@@ -646,6 +647,7 @@ impl Machine {
         keep_messages: bool,
         now: Now,
     ) -> bool {
+        self.incoming.begin_step();
         let Some(handle) = self.partial_of(message_id, sender_id, send_id) else {
             return true;
         };
@@ -716,6 +718,7 @@ impl Machine {
     /// The store does not have these. Only what is older than this participant's first receipt is
     /// lost by it.
     pub fn handle_irretrievable<'a>(&mut self, message_ids: impl IntoIterator<Item = &'a str>) {
+        self.incoming.begin_step();
         let (incoming, mut around) = self.around();
         incoming.on_irretrievable(message_ids, &mut around);
     }
@@ -736,6 +739,7 @@ impl Machine {
 
     /// Does what is due; early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.incoming.begin_step();
         let at_ms = now.monotonic_ms;
         self.asking.settle(at_ms);
         self.outgoing

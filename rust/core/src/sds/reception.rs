@@ -73,6 +73,7 @@ impl Machine {
         from_store: bool,
         now: Now,
     ) {
+        self.incoming.begin_step();
         if let Err(reason) = self.take(data, retrieval_hint, from_store, now) {
             self.events.push_back(Event::MessageDropped(reason));
         }

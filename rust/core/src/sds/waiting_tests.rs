@@ -239,6 +239,60 @@ fn who_waited_long_enough_goes_after_what_is_free_already() {
     assert_eq!(order.last().map(String::as_str), Some("last"));
 }
 
+/// What each step releases from `at_ms` on, until nothing more goes.
+fn steps(bob: &mut Bob, at_ms: i64) -> Vec<usize> {
+    let steps = std::iter::repeat_with(|| released(happens_at(bob, at_ms)).len());
+    steps.take_while(|count| *count > 0).collect()
+}
+
+#[test]
+fn what_many_held_up_that_are_lost_at_once_goes_in_steps() {
+    const CAUSES: usize = 100;
+    const EACH: usize = 10;
+    let mut bob = losing();
+    for number in 0..CAUSES * EACH {
+        let cause = format!("cause {}", number % CAUSES);
+        let name = number.to_string();
+        hear_whole(&mut bob, follows("alice", &name, &[&cause]));
+    }
+    assert_eq!(steps(&mut bob, LOST_MS), [512, CAUSES * EACH - 512]);
+    assert_eq!(stat(&bob, "incoming_sends"), 0);
+}
+
+#[test]
+fn what_has_to_make_room_frees_others_in_steps() {
+    const EACH: usize = 10;
+    let mut bob = Bob::of(Config {
+        missing_messages_max: 100,
+        ..config()
+    });
+    for number in 0..100 * EACH {
+        let cause = format!("cause {}", number % 100);
+        let name = number.to_string();
+        hear_whole(&mut bob, follows("alice", &name, &[&cause]));
+    }
+    let ids: Vec<String> = (0..100).map(|number| format!("other {number}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let freed = hear_whole(&mut bob, follows("alice", "after", &ids)).len();
+    assert_eq!(freed, 512);
+    assert_eq!(steps(&mut bob, 1), [100 * EACH - 512]);
+}
+
+#[test]
+fn what_a_great_many_wait_for_is_lost_in_steps() {
+    const WAITING: usize = 1_000;
+    let mut bob = losing();
+    let causes: Vec<String> = (0..50).map(|number| format!("cause {number}")).collect();
+    let causes: Vec<&str> = causes.iter().map(String::as_str).collect();
+    for number in 0..WAITING {
+        hear_whole(&mut bob, follows("alice", &number.to_string(), &causes));
+    }
+    let before = stat(&bob, "incoming_pairs");
+    happens_at(&mut bob, LOST_MS);
+    let untied = before - stat(&bob, "incoming_pairs");
+    assert!((16_384..16_384 + WAITING).contains(&untied), "{untied}");
+}
+
 // --- what is stored -------------------------------------------------------------------------------
 
 #[test]

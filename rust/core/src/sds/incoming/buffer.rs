@@ -43,7 +43,7 @@ const CAUSES_OF_MANY_MAX: usize = 32;
 const PATIENCE_MS_MIN: i64 = 600_000;
 /// Sends that one step releases, and pairs that it unties; the rest goes in further steps.
 const RELEASED_AT_ONCE_MAX: usize = 512;
-const UNTIED_AT_ONCE_MAX: usize = 16_384;
+pub(super) const UNTIED_AT_ONCE_MAX: usize = 16_384;
 
 /// What the incoming buffer acts on when something is delivered, or found missing.
 pub struct Surroundings<'a> {
@@ -90,6 +90,26 @@ impl Changes {
     }
 }
 
+/// What one input releases, whatever frees it.
+#[derive(Debug)]
+struct Step {
+    sends_left: usize,
+    pairs_min: usize,
+}
+
+impl Step {
+    fn new(pairs: usize) -> Self {
+        Step {
+            sends_left: RELEASED_AT_ONCE_MAX,
+            pairs_min: pairs.saturating_sub(UNTIED_AT_ONCE_MAX),
+        }
+    }
+
+    fn has_room(&self, pairs: usize) -> bool {
+        self.sends_left > 0 && pairs >= self.pairs_min
+    }
+}
+
 /// All sends that are not delivered.
 #[derive(Debug)]
 pub struct Incoming {
@@ -128,6 +148,8 @@ pub struct Incoming {
     ready: VecDeque<SendRef>,
     /// Whether more became free than one step releases.
     releasing: bool,
+    /// How much the present step may release yet, and of how many pairs it leaves off.
+    step: Step,
     /// Of all sends, how many causes they wait for.
     pairs: usize,
     pub(super) missing: MissingMessages,
@@ -173,6 +195,7 @@ impl Incoming {
             swept_ms: 0,
             ready: VecDeque::new(),
             releasing: false,
+            step: Step::new(0),
             pairs: 0,
             missing: MissingMessages::new(config.missing_messages_max),
             lost: LostKeys::new(config.missing_messages_max),
@@ -305,6 +328,11 @@ impl Incoming {
         }
         let (send_id, ordinal) = split_content_bytes(message_id.as_bytes())?;
         Some((Name::from_wire(send_id), ordinal))
+    }
+
+    /// An input comes: what it frees is one step.
+    pub fn begin_step(&mut self) {
+        self.step = Step::new(self.pairs);
     }
 
     // --- what arrives ---------------------------------------------------------------------------
@@ -727,9 +755,10 @@ impl Incoming {
     pub fn on_timeout(&mut self, monotonic_ms: i64, around: &mut Surroundings<'_>) {
         self.on_gap_timeout(monotonic_ms, around);
         for _ in 0..RELEASED_AT_ONCE_MAX {
+            let may_go = !self.releasing && self.step.has_room(self.pairs);
             let due = self.longest_waiting();
             let Some((_, oldest, is_behind_past)) =
-                due.filter(|(at_ms, ..)| !self.releasing && *at_ms <= monotonic_ms)
+                due.filter(|(at_ms, ..)| may_go && *at_ms <= monotonic_ms)
             else {
                 break;
             };
@@ -807,18 +836,11 @@ impl Incoming {
     /// Releases these and what they alone held up, or of very many the first: the rest goes in the next
     /// step.
     fn release_ready(&mut self, mut ready: VecDeque<SendRef>, around: &mut Surroundings<'_>) {
-        let until = (
-            RELEASED_AT_ONCE_MAX,
-            self.pairs.saturating_sub(UNTIED_AT_ONCE_MAX),
-        );
-        let mut released = 0;
-        while let Some(handle) = ready.pop_front() {
+        while self.step.has_room(self.pairs)
+            && let Some(handle) = ready.pop_front()
+        {
             if self.sends.get(handle).is_some() {
                 ready.extend(self.release_one(handle, around));
-                released += 1;
-            }
-            if released >= until.0 || self.pairs < until.1 {
-                break;
             }
         }
         self.releasing = !ready.is_empty();
@@ -829,6 +851,7 @@ impl Incoming {
 
     /// Delivers one send; gives those that it alone held up.
     fn release_one(&mut self, handle: SendRef, around: &mut Surroundings<'_>) -> Vec<SendRef> {
+        self.step.sends_left = self.step.sends_left.saturating_sub(1);
         // Something of it may have been asked for since it was whole.
         self.forget_missing(handle, around);
         let Some(send) = self.remove(handle) else {

@@ -2,6 +2,7 @@
 
 use hashlink::LinkedHashSet;
 
+use super::buffer::UNTIED_AT_ONCE_MAX;
 use super::send::{IncomingSend, SendRef};
 use crate::sds::config::Config;
 use crate::sds::slab::Slab;
@@ -109,14 +110,19 @@ impl NamedSends {
             .min()
     }
 
-    /// Takes the sends whose time is over, at most [`LOST_AT_ONCE_MAX`].
+    /// Takes the sends whose time is over, at most [`LOST_AT_ONCE_MAX`], and no more once
+    /// [`UNTIED_AT_ONCE_MAX`] others wait for them.
     pub fn take_lost(&mut self, sends: &Slab<IncomingSend>, monotonic_ms: i64) -> Vec<SendRef> {
         let mut lost = Vec::new();
+        let mut waiting = 0;
         for queue in [&mut self.always, &mut self.before, &mut self.at_first] {
             while lost.len() < LOST_AT_ONCE_MAX
+                && waiting < UNTIED_AT_ONCE_MAX
                 && due_of(queue, sends).is_some_and(|at_ms| at_ms <= monotonic_ms)
+                && let Some(send) = queue.pop_front()
             {
-                lost.extend(queue.pop_front());
+                waiting += sends.get(send).map_or(0, |send| send.dependents.len());
+                lost.push(send);
             }
         }
         lost
