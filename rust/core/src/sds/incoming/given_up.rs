@@ -5,6 +5,8 @@
 //! send says nothing more of it, in histories or filters, until it holds again all that it ever said
 //! it holds, or the message itself.
 
+use std::collections::HashSet;
+
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::buffer::{Incoming, Surroundings};
@@ -219,24 +221,24 @@ impl GivenUp {
         let send = incoming.get(handle).filter(|send| !send.reconstructed)?;
         let name = claimed_key(&send.send_id, &send.sender_id);
         let former = self.sends.get(&name)?;
-        let held = |id: &str| {
-            let mut contents = send
-                .contents
-                .iter()
-                .filter_map(|entry| around.log.get(*entry));
-            contents.any(|content| *content.message_id == *id)
-        };
-        let absent: Vec<_> = former
+        let is_first = send.contents.len() == 1;
+        if former.is_empty() || (!is_first && send.contents.len() < former.len()) {
+            // So few cannot be all of them: nothing is compared for each that comes.
+            unsay(entry, voice, around);
+            return None;
+        }
+        let contents = send.contents.iter();
+        let held = contents.filter_map(|content| around.log.get(*content));
+        let held: HashSet<&str> = held.map(|content| content.message_id.as_str()).collect();
+        let absent = former
             .iter()
-            .filter(|known| !held(&known.message_id))
-            .cloned()
-            .collect();
-        if !former.is_empty() && absent.is_empty() {
+            .filter(|known| !held.contains(known.message_id.as_str()));
+        let absent: Vec<_> = absent.cloned().collect();
+        if absent.is_empty() {
             return Some(handle);
         }
-        let reopens = !former.is_empty() && send.contents.len() == 1;
         unsay(entry, voice, around);
-        if reopens {
+        if is_first {
             self.reopen(handle, absent, now, incoming, around);
         }
         None
