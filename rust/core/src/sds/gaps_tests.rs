@@ -577,3 +577,23 @@ fn without_send_ids_a_later_message_may_have_the_id_of_one_that_left_the_log() {
     hear_named(&mut bob, named(&id));
     assert_eq!(missing(&bob), [id]);
 }
+
+#[test]
+fn of_a_send_nothing_is_held_once_what_was_asked_for_of_it_came_under_another_name() {
+    let mut bob = Bob::new();
+    // Of three who use one send id, bert is said to have sent what came of alice.
+    bob.hear(Message {
+        causal_history: vec![named_of(&id(ONE, 0), "bert")],
+        ..message("alice", &id(ONE, 0), b"of alice")
+    });
+    for ordinal in [5, 9] {
+        hear_named(&mut bob, named(&id(ONE, ordinal)));
+    }
+    refuse(&mut bob, message("bert", &id(ONE, 9), b"invalid"), true);
+    bob.hear(message("bert", &id(ONE, 0), b"of bert"));
+    bob.hear(message("alice", &id(ONE, 9), b"of alice"));
+    assert_eq!(missing(&bob), [id(ONE, 5)]);
+    // Checks what is counted.
+    bob.machine.poll_persist();
+    assert_eq!(stat(&bob, "incoming_sends"), 1);
+}

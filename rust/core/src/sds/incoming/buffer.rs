@@ -429,6 +429,8 @@ impl Incoming {
             known = begun;
         }
         let stray = begun.and_then(|begun| self.named_apart(begun, held.message_id.as_bytes()));
+        let missed = self.missing.get(held.message_id.as_bytes());
+        let missed = missed.map(|missed| missed.send);
         self.found = None;
         let handle = match known {
             None => {
@@ -458,7 +460,10 @@ impl Incoming {
         self.touch(handle);
         if let Some(named) = named.or(stray) {
             self.stand_in(handle, named, around);
-            self.drop_idle(named, around);
+        }
+        // It may have been all that was asked for of another send.
+        for other in [named, stray, missed].into_iter().flatten() {
+            self.drop_idle(other, around);
         }
         handle
     }
