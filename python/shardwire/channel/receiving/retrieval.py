@@ -352,8 +352,6 @@ class Retrieval:
 
     async def _sleep(self) -> None:
         delay_ms = self._next_due_ms()
-        if self._wake.is_set():
-            return
         timer = None
         if delay_ms is not None:
             timer = asyncio.get_running_loop().call_later(max(1, delay_ms) / 1000, self._on_timer)
