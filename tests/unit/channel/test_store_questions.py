@@ -11,7 +11,7 @@ from spied_store import spy
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
-from shardwire.events import MessageReceivedEvent
+from shardwire.events import IrretrievableMessageEvent, MessageReceivedEvent
 from shardwire.node import (
     ConnectionState,
     ConnectionStatus,
@@ -126,6 +126,52 @@ def test_one_query_of_the_topic_serves_all_that_is_found_missing_without_a_hint_
         assert 1 <= len(of_topic) <= 3
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("has_data", [True, False])
+def test_what_is_no_message_in_a_store_keeps_nothing_else_out(has_data: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        peer = await world.node("peer")
+        await peer.send(MessageEnvelope(TOPIC, b"no message"))
+        await asyncio.sleep(1)
+        alice = await world.join("alice", STORE_ONLY)
+        await alice.send(b"missed")
+        await asyncio.sleep(30)
+        node = await world.node("bob")
+        query_store = node.query_store
+
+        async def without(query: StoreQuery) -> StorePage:
+            page = await query_store(query)
+            kept = [each if each.envelope != envelope else replace(each, envelope=None) for each in page.messages]
+            return replace(page, messages=tuple(kept))
+
+        envelope = MessageEnvelope(TOPIC, b"no message")
+        if not has_data:
+            node.query_store = without  # type: ignore[method-assign]
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(10)
+
+    assert run_world(scenario).messages("bob") == [b"missed"]
+    assert "no store answered" not in caplog.text
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_what_is_older_than_a_newcomer_holds_others_back_until_no_store_is_known_to_have_it(comes: bool) -> None:
+    config = ChannelConfig.logos(sync=SyncConfig(query_on_connect=False))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        await peer.send(naming(1, [HistoryEntry("m0")]))
+        await asyncio.sleep(5)
+        if comes:
+            world.lose("peer", "bob", {0})
+            await peer.send(naming(0, []))
+        await asyncio.sleep(20)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == ([b"0", b"1"] if comes else [b"1"])
+    assert len(world.of("bob", IrretrievableMessageEvent)) == (not comes)
 
 
 @pytest.mark.parametrize("hint", [bytes(32), None], ids=["hint", "no hint"])
