@@ -285,6 +285,20 @@ fn nothing_of_a_cancelled_send_leaves_that_the_node_does_not_have() {
 }
 
 #[test]
+fn what_was_to_leave_again_of_a_cancelled_send_has_left() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    let left = alice.leave();
+    alice.propagated(left[0]);
+    let due_in_ms = alice.wake_in_ms().expect("it is sent again");
+    alice.wait(due_in_ms);
+    let again = alice.poll();
+    assert_eq!((again.len(), again[0].attempt), (1, 1));
+    let (cancelled, send) = alice.channel.cancel("r1").unwrap();
+    assert_eq!((cancelled, send.sending.contains(0)), (true, true));
+}
+
+#[test]
 fn a_send_begun_anew_after_it_was_cancelled_has_failed_no_node() {
     let mut alice = Alice::retrying(1);
     for _ in 0..2 {
