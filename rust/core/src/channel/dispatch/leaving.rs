@@ -239,7 +239,7 @@ impl Channel {
             let may_try = self.dispatch.readiness.may_try(at_ms);
             may_try.then_some(at_ms + OVERDUE_RECHECK_MS)
         });
-        let is_limited = !allowances.is_empty() && self.held_kinds(allowances) != Kinds::NONE;
+        let is_limited = self.held_kinds(allowances) != Kinds::NONE;
         let due = [
             sds_ms,
             is_limited.then(|| reopens_ms.max(at_ms + 1)),
