@@ -232,6 +232,8 @@ mod tests {
         ];
         assert_eq!(head, expected.concat());
         assert_eq!(values, b"value");
+        let longer = [&[0, 0, 0, 3, 0, 0, 0, 62], &head[8..]].concat();
+        assert_eq!(names(&longer), None);
     }
 
     #[test]
