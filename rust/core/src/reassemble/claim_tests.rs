@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 
-use super::poison_tests::{Random, forged, miscounted};
+use super::poison_tests::{Random, followed_by, forged, miscounted};
 use super::tests::{CODES, limits, parameters_of, reconstructed};
 use super::*;
 use crate::segment::segment;
-use crate::wire::segment::{Received, WireFormat, decode};
+use crate::wire::segment::WireFormat;
 
 const PROVEN: Receipt<'static> = Receipt {
     now_ms: 0,
@@ -21,15 +21,6 @@ fn claimed(name: &str) -> Receipt<'_> {
         sender: Some(name),
         ..Receipt::default()
     }
-}
-
-/// The same header around more bytes.
-fn lengthened(bytes: &[u8], wire_format: WireFormat, more: usize) -> Vec<u8> {
-    let Ok(Received::Segment(segment)) = decode(bytes, wire_format, 256) else {
-        panic!("our own segment is one")
-    };
-    let payload = [segment.payload, &vec![7; more]].concat();
-    segment.header.encode(wire_format, &payload)
 }
 
 /// As a caller that stopped and came back.
@@ -143,7 +134,7 @@ fn more_lengths_than_are_tried_do_not_hide_a_proven_senders() {
     for more in 1..=6 {
         let name = format!("mallory {more}");
         for bytes in &wire {
-            let bytes = lengthened(bytes, WireFormat::Raw, more);
+            let bytes = followed_by(bytes, WireFormat::Raw, &vec![7; more]);
             reassembler.receive(&bytes, &claimed(&name));
         }
     }
@@ -207,7 +198,7 @@ proptest! {
             for bytes in &wire {
                 let claim = match random.below(100) {
                     draw if draw < truth => bytes.clone(),
-                    draw if draw % 8 == 0 => lengthened(bytes, wire_format, 1 + random.below(5)),
+                    draw if draw % 8 == 0 => followed_by(bytes, wire_format, &vec![7; 1 + random.below(5)]),
                     draw if draw % 8 == 1 => {
                         miscounted(bytes, wire_format, [k as u16, m as u16], &mut random)
                     }

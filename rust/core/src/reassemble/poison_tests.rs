@@ -43,6 +43,15 @@ pub(super) fn forged(bytes: &[u8], wire_format: WireFormat, random: &mut Random)
     segment.header.encode(wire_format, &payload)
 }
 
+/// The same header around the same bytes and these.
+pub(super) fn followed_by(bytes: &[u8], wire_format: WireFormat, more: &[u8]) -> Vec<u8> {
+    let Ok(Received::Segment(segment)) = decode(bytes, wire_format, 256) else {
+        panic!("our own segment is one")
+    };
+    let payload = [segment.payload, more].concat();
+    segment.header.encode(wire_format, &payload)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 300, max_global_rejects: 20_000, ..ProptestConfig::default()
@@ -184,43 +193,62 @@ proptest! {
 
 #[test]
 fn bad_segments_and_their_senders_are_named() {
-    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5);
-    let mut random = Random(7);
-    let payload: Vec<u8> = (0..700).map(|_| random.next() as u8).collect();
-    let wire = segment(&payload, &parameters).unwrap().to_vecs();
-    let mut reassembler = Reassembler::new(parameters, limits());
-    let from = |sender| Receipt {
-        sender: Some(sender),
-        ..Receipt::default()
-    };
-    // Data segment 2 and parity segment 1 are replaced, data segment 5 has a rival.
-    for ordinal in [2, 12] {
-        let bytes = forged(&wire[ordinal], WireFormat::Raw, &mut random);
-        reassembler.receive(&bytes, &from("mallory"));
-    }
-    let rival = forged(&wire[5], WireFormat::Raw, &mut random);
-    reassembler.receive(&rival, &from("oscar"));
-    let outcomes: Vec<Outcome> = (0..wire.len())
-        .filter(|ordinal| ![2, 12].contains(ordinal))
-        .map(|ordinal| reassembler.receive(&wire[ordinal], &from("alice")))
-        .collect();
-    let found = outcomes
-        .iter()
-        .find_map(|outcome| match outcome {
-            Outcome::Reconstructed(found) => Some(found),
-            _ => None,
-        })
-        .expect("alice's eleven segments suffice");
-    assert_eq!(found.payload.to_vec(), payload);
-    let named = |ordinal: usize, sender: &str| (ordinal, Some(sender.to_owned()));
-    assert!(found.bad_segments.contains(&named(2, "mallory")));
-    assert!(found.bad_segments.contains(&named(5, "oscar")));
-    assert!(
-        found
-            .bad_segments
+    for (code, configured) in CODES
+        .into_iter()
+        .flat_map(|code| CODES.map(|other| (code, other)))
+    {
+        let mut random = Random(7);
+        let payload: Vec<u8> = (0..700).map(|_| random.next() as u8).collect();
+        let sent = parameters_of(WireFormat::Raw, code, 0.5);
+        let wire = segment(&payload, &sent).unwrap().to_vecs();
+        let receiving = parameters_of(WireFormat::Raw, configured, 0.5);
+        let mut reassembler = Reassembler::new(receiving, limits());
+        let from = |sender| Receipt {
+            sender: Some(sender),
+            ..Receipt::default()
+        };
+        // Data segment 2 and parity segment 1 are replaced, data segment 5 has a rival.
+        for (ordinal, sender) in [(2, "mallory"), (12, "mallory"), (5, "oscar")] {
+            let bytes = forged(&wire[ordinal], WireFormat::Raw, &mut random);
+            reassembler.receive(&bytes, &from(sender));
+        }
+        // The last data segment alone may be padded, with zeros.
+        for (ordinal, padding, sender) in [
+            (10, &[0, 0, 0, 0], "bob"),
+            (10, &[0, 0, 1, 0], "eve"),
+            (3, &[0, 0, 0, 0], "eve"),
+            (13, &[0, 0, 0, 0], "eve"),
+        ] {
+            let bytes = followed_by(&wire[ordinal], WireFormat::Raw, padding);
+            reassembler.receive(&bytes, &from(sender));
+        }
+        let outcomes: Vec<Outcome> = [13]
+            .into_iter()
+            .chain(0..wire.len())
+            .filter(|ordinal| ![2, 12].contains(ordinal))
+            .map(|ordinal| reassembler.receive(&wire[ordinal], &from("alice")))
+            .collect();
+        let found = outcomes
             .iter()
-            .all(|(_, sender)| sender.as_deref() != Some("alice"))
-    );
+            .find_map(|outcome| match outcome {
+                Outcome::Reconstructed(found) => Some(found),
+                _ => None,
+            })
+            .expect("alice's eleven segments suffice");
+        assert_eq!(found.payload.to_vec(), payload);
+        let mut bad = found.bad_segments.clone();
+        bad.sort();
+        let named = |(ordinal, sender): (usize, &str)| (ordinal, Some(sender.to_owned()));
+        let expected = [
+            (2, "mallory"),
+            (3, "eve"),
+            (5, "oscar"),
+            (10, "eve"),
+            (12, "mallory"),
+            (13, "eve"),
+        ];
+        assert_eq!(bad, expected.map(named), "{code:?} {configured:?}");
+    }
 }
 
 #[test]
