@@ -74,3 +74,37 @@ impl Completed {
         (completed, std::mem::take(&mut self.forgotten))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_are_remembered_and_what_changed_is_told_once() {
+        let key = |number: u8| [number; 16];
+        let mut completed = Completed::new(2);
+        for number in [0, 1, 1] {
+            completed.insert(key(number));
+        }
+        assert_eq!(completed.poll(), (vec![(key(0), 0), (key(1), 1)], vec![]));
+        for number in 2..5 {
+            completed.insert(key(number));
+        }
+        // The third was never stored.
+        let changed = (vec![(key(3), 3), (key(4), 4)], vec![key(0), key(1)]);
+        assert_eq!(completed.poll(), changed);
+        assert_eq!(completed.poll(), (vec![], vec![]));
+        let held = (0..5).map(|number| completed.contains(&key(number)));
+        assert!(held.eq([false, false, false, true, true]));
+        assert_eq!(completed.len(), 2);
+
+        let mut restored = Completed::new(2);
+        restored.restore(key(3), 3);
+        restored.restore(key(4), 7);
+        restored.insert(key(5));
+        assert_eq!(restored.poll(), (vec![(key(5), 8)], vec![key(3)]));
+        let mut none = Completed::new(0);
+        none.insert(key(0));
+        assert_eq!((none.len(), none.poll()), (0, (vec![], vec![])));
+    }
+}

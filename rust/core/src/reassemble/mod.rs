@@ -241,6 +241,8 @@ mod eviction_tests;
 #[cfg(test)]
 mod guest_tests;
 #[cfg(test)]
+mod persist_tests;
+#[cfg(test)]
 mod poison_tests;
 #[cfg(test)]
 mod tests;
