@@ -117,7 +117,6 @@ impl Reassembler {
     /// The completions among what changed since the last call, for a caller that stores segments
     /// in a form of its own and receives them again after a restart.
     pub fn poll_completions(&mut self) -> Vec<Record> {
-        self.deleted.clear();
         let (completed, forgotten) = self.completed.poll();
         let forgotten = forgotten.into_iter().map(|key| Record {
             change: Change::DeleteCompleted,
