@@ -22,7 +22,7 @@ struct Need {
     sets: u64,
     /// A share of a set that its sender does not have yet.
     shares: u64,
-    /// A set that has no segment of a claimed identity yet, and gets one.
+    /// A set that has no segment of a claimed identity yet: it gets one where the sender's is.
     claimed_sets: u64,
     bytes: u64,
 }
@@ -66,7 +66,7 @@ impl Reassembler {
         Need {
             sets: u64::from(set.is_none()),
             shares: u64::from(!has_share),
-            claimed_sets: u64::from(!is_claimed && !sender.is_authenticated()),
+            claimed_sets: u64::from(!is_claimed),
             bytes,
         }
     }
@@ -170,13 +170,10 @@ impl Reassembler {
         made
     }
 
-    /// Takes a candidate out of a set that holds others.
+    /// Takes a candidate that keeps no sharer's account out of a set that holds others.
     pub(super) fn take_out(&mut self, id: SetId, place: usize) {
         let removed = self.change(id, |set| set.remove(place));
         self.give_back(id, removed.sender, removed.charge());
-        if let Some(sharer) = removed.sharer {
-            self.accounts.release(sharer);
-        }
     }
 
     /// A candidate of `sender` left a set, or went to another.
