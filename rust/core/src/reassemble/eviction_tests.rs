@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -41,6 +42,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn parameters() -> Parameters {
+    parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5)
+}
+
 fn receiver() -> Reassembler {
     let limits = Limits {
         sets_max: 5,
@@ -52,10 +57,19 @@ fn receiver() -> Reassembler {
         timeout_ms: 40,
         ..limits()
     };
-    Reassembler::new(
-        parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5),
-        limits,
-    )
+    Reassembler::new(parameters(), limits)
+}
+
+/// A segment of a payload, in its wire form.
+fn segment_of(payload: u8, index: u8, content: &[u8]) -> Vec<u8> {
+    let header = Header {
+        entire_message_hash: [payload; 32],
+        slot: Slot::Data(index),
+        data_segment_count: Some(DATA_COUNT),
+        parity_segment_count: Some(0),
+        payload_length: None,
+    };
+    header.encode(WireFormat::Raw, content)
 }
 
 /// What a sender has: payload, slot and content of its segments.
@@ -93,6 +107,8 @@ fn check(reassembler: &Reassembler) {
             .map(|share| (share.sender, (share.segments, share.bytes)))
             .collect();
         assert_eq!(shares, told);
+        let slots: BTreeSet<Slot> = set.candidates().iter().map(|held| held.slot).collect();
+        assert_eq!(set.slots_held(), slots.len());
         assert!(!shares.is_empty());
         let claimed = shares
             .iter()
@@ -128,6 +144,66 @@ fn check(reassembler: &Reassembler) {
     assert!(held.total_bytes() <= limits.buffered_bytes_max);
 }
 
+fn by(sender: &str, authenticated: bool) -> Receipt<'_> {
+    Receipt {
+        sender: Some(sender),
+        authenticated,
+        ..Receipt::default()
+    }
+}
+
+#[test]
+fn what_a_proven_sender_takes_over_lies_in_what_it_sent() {
+    let mut reassembler = Reassembler::new(parameters(), limits());
+    let [claimed, proven] = [(); 2].map(|()| Arc::new(segment_of(1, 0, &[7; 4096])));
+    let lent = |bytes: &Arc<Vec<u8>>| -> Lent { Arc::clone(bytes) as Lent };
+    reassembler.receive_lent(&lent(&claimed), &by("mallory", false));
+    assert_eq!(Arc::strong_count(&claimed), 2);
+    reassembler.receive_lent(&lent(&proven), &by("alice", true));
+    let held = [&claimed, &proven].map(Arc::strong_count);
+    assert_eq!(held, [1, 2]);
+}
+
+#[test]
+fn a_proven_sender_takes_over_no_more_than_it_may_hold() {
+    let segments = [0, 1].map(|index| segment_of(1, index, &[7; 256]));
+    let buffered_bytes_per_sender_max = 2 * segments[0].len() as u64 - 1;
+    let limits = Limits {
+        buffered_bytes_per_sender_max,
+        ..limits()
+    };
+    let mut reassembler = Reassembler::new(parameters(), limits);
+    for (bytes, receipt) in [
+        (&segments[0], by("alice", true)),
+        (&segments[1], by("one", false)),
+        (&segments[1], by("alice", true)),
+    ] {
+        reassembler.receive(bytes, &receipt);
+        check(&reassembler);
+    }
+    assert_eq!(held_by(&reassembler, "alice").len(), 1);
+    assert_eq!(reassembler.stats().senders_held, 2);
+}
+
+#[test]
+fn who_sent_the_same_inherits_as_much_as_it_may_hold() {
+    let segments = [1, 2].map(|payload| segment_of(payload, 0, &[7; 64]));
+    let limits = Limits {
+        sets_per_sender_max: 1,
+        buffered_bytes_per_sender_max: segments[0].len() as u64,
+        ..limits()
+    };
+    let mut reassembler = Reassembler::new(parameters(), limits);
+    reassembler.receive(&segments[0], &by("bob", true));
+    reassembler.receive(&segments[0], &by("alice", true));
+    reassembler.receive(&segments[1], &by("bob", true));
+    check(&reassembler);
+    for (name, payload) in [("alice", 1), ("bob", 2)] {
+        let held: Vec<_> = held_by(&reassembler, name).into_iter().collect();
+        assert_eq!(held, [([payload; 32], Slot::Data(0), vec![7; 64])]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -141,18 +217,11 @@ proptest! {
             let before = proven(&reassembler);
             match step {
                 Step::Receive(payload, index, forged, sender) => {
-                    let header = Header {
-                        entire_message_hash: [payload; 32],
-                        slot: Slot::Data(index),
-                        data_segment_count: Some(DATA_COUNT),
-                        parity_segment_count: Some(0),
-                        payload_length: None,
-                    };
                     let (name, authenticated) = SENDERS[sender];
                     let receipt = Receipt { now_ms, sender: name, authenticated, message_key: None };
                     // Who is honest sends no two segments for one place, of which one might go.
                     let content = [if forged && sender > 1 { sender as u8 } else { 0 }; 64];
-                    reassembler.receive(&header.encode(WireFormat::Raw, &content), &receipt);
+                    reassembler.receive(&segment_of(payload, index, &content), &receipt);
                     for (own, (before, after)) in before.iter().zip(proven(&reassembler)).enumerate() {
                         prop_assert!(own == sender || before.is_subset(&after));
                     }
