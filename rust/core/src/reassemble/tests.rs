@@ -277,6 +277,18 @@ fn sets_expire_by_their_last_new_segment() {
     reassembler.receive(&wire[7], &at(100));
     reassembler.receive(&wire[0], &at(200));
     assert_eq!(reassembler.next_expiry_ms(), Some(300_100));
+    // That somebody repeats a segment is news once: names that prove nothing are without number.
+    for (name, now_ms) in [("one", 100), ("two", 200)] {
+        let sender = Some(name);
+        reassembler.receive(
+            &wire[0],
+            &Receipt {
+                sender,
+                ..at(now_ms)
+            },
+        );
+    }
+    assert_eq!(reassembler.next_expiry_ms(), Some(300_100));
     assert_eq!(reassembler.expire(300_099), []);
     let dropped = reassembler.expire(300_100);
     assert_eq!(dropped.len(), 1);
