@@ -130,8 +130,9 @@ impl End {
 
 /// Finds the length at which the concatenated `parts` have the hash: the first of `ends` that does.
 ///
-/// `absorbed` is a sponge that already holds the first parts, and their number. `work` grows by
-/// what that takes: what stands before the last part is hashed once for all ends.
+/// `absorbed` is a sponge that already holds the first parts, of which the last is none, and their
+/// number. `work` grows by what that takes: what stands before the last part is hashed once for all
+/// ends.
 pub(super) fn find_length(
     parts: &[&[u8]],
     hash: &[u8; HASH_LENGTH],
@@ -147,7 +148,7 @@ pub(super) fn find_length(
     {
         return None;
     }
-    let (mut sponge, done) = match absorbed.filter(|(_, count)| *count <= head.len()) {
+    let (mut sponge, done) = match absorbed {
         Some((sponge, count)) => (sponge.clone(), count),
         None => (Keccak256::new(), 0),
     };
