@@ -204,8 +204,88 @@ fn find_end(
 
 #[cfg(test)]
 mod tests {
+    use super::super::sender_accounts::SenderAccounts;
+    use super::super::set::{Geometry, Set};
     use super::*;
     use crate::keccak::keccak256;
+
+    /// A set of so many data segments that has none yet.
+    fn set_of(data: u16) -> Set {
+        let geometry = Geometry {
+            data: Some(data),
+            parity: None,
+            payload_length: None,
+        };
+        Set::new([0; HASH_LENGTH], None, geometry)
+    }
+
+    fn arrive(set: &mut Set, slot: u8, payload: Vec<u8>) {
+        let serial = set.serial_for(Slot::Data(slot), None);
+        set.insert(Candidate {
+            payload: payload.into(),
+            frame_bytes: 0,
+            sender: SenderAccounts::default().open(None, false),
+            slot: Slot::Data(slot),
+            serial,
+            shared: false,
+            sharer: None,
+            saved: false,
+        });
+        set.advance_prefix();
+    }
+
+    /// How many of the first `slots` data segments are hashed: those that came first for them.
+    fn hashed(set: &Set, slots: usize) -> usize {
+        let Some((sponge, count)) = set.prefix.sponge(slots) else {
+            return 0;
+        };
+        let first = |slot| &set.candidates()[set.range(Slot::Data(slot as u8)).start].payload;
+        let bytes: Vec<u8> = (0..count).flat_map(|slot| first(slot).to_vec()).collect();
+        assert_eq!(sponge.digest(), keccak256(&bytes));
+        count
+    }
+
+    #[test]
+    fn the_prefix_holds_what_came_first_for_each_slot() {
+        let piece = |fill: u8| vec![fill; EARLIER_BYTES_MIN as usize / 2 + 1];
+        let mut set = set_of(6);
+        for (slot, fill) in [(3, 3), (3, 13), (2, 2), (2, 12), (1, 1)] {
+            arrive(&mut set, slot, piece(fill));
+        }
+        assert_eq!(hashed(&set, 6), 0);
+        arrive(&mut set, 0, piece(0));
+        assert_eq!([6, 3, 2, 1].map(|slots| hashed(&set, slots)), [4, 2, 2, 0]);
+        arrive(&mut set, 5, piece(5));
+        arrive(&mut set, 4, piece(4));
+        // The last data segment is in no prefix.
+        assert_eq!([6, 4, 3].map(|slots| hashed(&set, slots)), [5, 4, 2]);
+
+        // What goes took no part: the last data segment, a rival that came later.
+        for (slot, rival) in [(5, 0), (3, 1)] {
+            let place = set.range(Slot::Data(slot)).start + rival;
+            set.remove(place);
+            assert_eq!(hashed(&set, 6), 5);
+        }
+        arrive(&mut set, 3, piece(23));
+        let place = set.range(Slot::Data(3)).start;
+        set.remove(place);
+        assert_eq!([6, 2, 1].map(|slots| hashed(&set, slots)), [2, 2, 0]);
+        set.advance_prefix();
+        assert_eq!([6, 4].map(|slots| hashed(&set, slots)), [5, 4]);
+        set.remove(0);
+        assert_eq!(hashed(&set, 6), 0);
+    }
+
+    #[test]
+    fn the_prefix_begins_with_enough_bytes() {
+        let mut set = set_of(4);
+        arrive(&mut set, 0, vec![1; PREFIX_BYTES_MIN - 1]);
+        assert_eq!(hashed(&set, 4), 0);
+        arrive(&mut set, 1, vec![2]);
+        assert_eq!(hashed(&set, 4), 2);
+        arrive(&mut set, 2, vec![3]);
+        assert_eq!(hashed(&set, 4), 3);
+    }
 
     fn find(parts: &[&[u8]], payload: &[u8], end: End) -> Option<usize> {
         find_length(
@@ -232,6 +312,10 @@ mod tests {
             Some(8)
         );
         assert_eq!(find(&[b"\0\0\0"], b"", End::Padded(3)), Some(0));
+        // Of several segments the last has a byte at least, and no payload ends behind it.
+        assert_eq!(find(&[b"h", b"\0\0"], b"h", End::Padded(3)), None);
+        assert_eq!(find(&[b"head", b""], b"head", End::Padded(3)), Some(4));
+        assert_eq!(find(&[b"head", b"t\0"], b"headt\0\0", End::Padded(9)), None);
         assert_eq!(
             find(&[b"head", b"tail"], b"headtail", End::Padded(9)),
             Some(8)
@@ -243,7 +327,26 @@ mod tests {
         let payload = b"head\0\0\0";
         assert_eq!(find(&[b"head", &[0; 8]], payload, End::Padded(3)), Some(7));
         assert_eq!(find(&[b"head", &[0; 8]], payload, End::Padded(2)), None);
-        assert_eq!(find(&[b"head", &[0; 3]], payload, End::Padded(1)), Some(7));
+        for candidates_max in [1, 2] {
+            let end = End::Padded(candidates_max);
+            assert_eq!(find(&[b"head", &[0; 3]], payload, end), Some(7));
+        }
+    }
+
+    #[test]
+    fn a_search_is_charged_with_what_it_takes() {
+        let work_of = |end| {
+            let mut work = Work::default();
+            let parts: [&[u8]; 2] = [b"head", b"tail\0\0\0"];
+            find_length(&parts, &[0; HASH_LENGTH], None, &[end], &mut work);
+            (work.hashing, work.tails)
+        };
+        assert_eq!(work_of(End::Padded(4)), (HASH_WORK + 8, 3 * CANDIDATE_WORK));
+        // The whole is tried out of turn.
+        let expected = (HASH_WORK + 8 + 3, 2 * CANDIDATE_WORK);
+        assert_eq!(work_of(End::Padded(3)), expected);
+        // Nothing is hashed where no end is possible.
+        assert_eq!(work_of(End::Known(12)), (0, 0));
     }
 
     #[test]
