@@ -207,8 +207,8 @@ fn bad_segments_and_their_senders_are_named() {
             sender: Some(sender),
             ..Receipt::default()
         };
-        // Data segment 2 and parity segment 1 are replaced, data segment 5 has a rival.
-        for (ordinal, sender) in [(2, "mallory"), (12, "mallory"), (5, "oscar")] {
+        // Data segment 2 and parity segment 1 are replaced, data segment 5 and parity segment 3 have rivals.
+        for (ordinal, sender) in [(2, "mallory"), (12, "mallory"), (5, "oscar"), (14, "oscar")] {
             let bytes = forged(&wire[ordinal], WireFormat::Raw, &mut random);
             reassembler.receive(&bytes, &from(sender));
         }
@@ -222,7 +222,7 @@ fn bad_segments_and_their_senders_are_named() {
             let bytes = followed_by(&wire[ordinal], WireFormat::Raw, padding);
             reassembler.receive(&bytes, &from(sender));
         }
-        let outcomes: Vec<Outcome> = [13]
+        let outcomes: Vec<Outcome> = [14]
             .into_iter()
             .chain(0..wire.len())
             .filter(|ordinal| ![2, 12].contains(ordinal))
@@ -246,6 +246,7 @@ fn bad_segments_and_their_senders_are_named() {
             (10, "eve"),
             (12, "mallory"),
             (13, "eve"),
+            (14, "oscar"),
         ];
         assert_eq!(bad, expected.map(named), "{code:?} {configured:?}");
     }
