@@ -23,6 +23,7 @@ from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MemoryNode, NodeConfig, run_virtual
 from shardwire.node.virtual_time import START_EPOCH_MS
 from shardwire.persistence import Changes, SqlitePersistence, read_channels
+from shardwire.persistence.commit_count import CommitCount
 
 CHANNEL = ("--topic", "/app/1/notes/proto", "--sender", "alice", "--state", "state")
 
@@ -149,6 +150,22 @@ def test_sends_are_told_by_what_became_of_them_and_messages_that_nobody_read(
         assert f"  {name:22} {count}\n" in told
 
 
+def test_that_a_channel_is_older_than_what_was_told_of_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, line = tmp_path / "channels.sqlite", f"  {'lost commits':22}"
+    persistence = SqlitePersistence(path)
+    persistence.commit("lobby", Changes({("kind", b"key"): b"value"}))
+    persistence.close()
+    assert run(["state", str(path)]) == 0
+    assert line not in capsys.readouterr().out
+    count = CommitCount(path, "lobby")
+    count.write(count.read() + 7)
+    count.close()
+    assert run(["state", str(path)]) == 0
+    assert f"{line} 7: at some time it was older" in capsys.readouterr().out
+
+
 def test_the_count_of_a_nodes_quota_is_no_channel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [tmp_path / name for name in ("first.db", "second.db")]
 
@@ -216,10 +233,12 @@ def test_a_state_that_is_not_there_is_told_with_those_that_are(
         f"there is none in {tmp_path}\n"
     )
     assert told(os.devnull).startswith(f"shardwire: {os.devnull} is no file and no directory: give the directory")
+    named = ", ".join(f"state-{number}" for number in range(1, 6))
     for number in range(1, 8):
         (tmp_path / f"state-{number}").mkdir()
         (tmp_path / f"state-{number}" / "channels.sqlite").touch()
-    named = ", ".join(f"state-{number}" for number in range(1, 6))
+        if number == 5:
+            assert told("alice").endswith(f"there is {named}\n")
     assert told("alice").endswith(f"--state; in {tmp_path} there is {named} and 2 more\n")
     assert told(".").endswith(
         f". holds no channels.sqlite: give the directory that a command had as --state; "
