@@ -222,9 +222,9 @@ fn bad_segments_and_their_senders_are_named() {
             let bytes = followed_by(&wire[ordinal], WireFormat::Raw, padding);
             reassembler.receive(&bytes, &from(sender));
         }
-        let outcomes: Vec<Outcome> = [14]
-            .into_iter()
-            .chain(0..wire.len())
+        // Genuine, and no part of what alice's own make.
+        reassembler.receive(&wire[14], &from("bob"));
+        let outcomes: Vec<Outcome> = (0..wire.len())
             .filter(|ordinal| ![2, 12].contains(ordinal))
             .map(|ordinal| reassembler.receive(&wire[ordinal], &from("alice")))
             .collect();
