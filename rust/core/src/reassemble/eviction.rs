@@ -173,6 +173,7 @@ impl Reassembler {
     /// Takes a candidate that keeps no sharer's account out of a set that holds others.
     pub(super) fn take_out(&mut self, id: SetId, place: usize) {
         let removed = self.change(id, |set| set.remove(place));
+        debug_assert!(removed.sharer.is_none());
         self.give_back(id, removed.sender, removed.charge());
     }
 
