@@ -136,6 +136,15 @@ def test_values_that_spark_takes_for_one_keep_messages_apart(spark: SparkSession
     assert report.messages == {"complete": 2}
 
 
+def test_a_column_without_a_type_parts_no_message(spark: SparkSession, tmp_path: Path) -> None:
+    first, *rest = (bytes(part) for part in segment(PAYLOAD, CONFIG))
+    # Whole by parity in one partition, and complete by what the other holds.
+    rows = spark.sparkContext.parallelize([(part,) for part in (*rest, *[first] * len(rest))], 2)
+    df = spark.createDataFrame(rows, "payload binary").selectExpr("payload", "null as nothing")
+    report = reconstruct_archive(spark, df, str(tmp_path / "sink"), CONFIG, by=["nothing"])
+    assert report.messages == {"complete": 1}
+
+
 def test_names_that_several_columns_have_are_refused(spark: SparkSession) -> None:
     df = spark.createDataFrame([(b"", b"", 1, 2)], "payload binary, other binary, a int, b int")
     for names in (["payload", "payload", "a", "b"], ["payload", "PAYLOAD", "a", "b"]):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import NullType
 
 from shardwire.spark.columns import column_of
 
@@ -75,7 +76,9 @@ def _jobs(counts: Mapping[int, int]) -> Iterator[list[int]]:
 
 def _right(rows: DataFrame, wrong: DataFrame, by: Sequence[str]) -> DataFrame:
     """The rows of one group of files without those that are dropped, and with the right status."""
-    identity = ("entire_message_hash", "send_id", *by)
+    # Spark's join finds no two values without a type equal, which are null in every row.
+    typed = [name for name in by if not isinstance(rows.schema[name].dataType, NullType)]
+    identity = ("entire_message_hash", "send_id", *typed)
     told = wrong.select(
         *(column_of(name).alias(f"{_PREFIX}{name}") for name in identity),
         F.col("first_timestamp").alias(_PARTITION),
