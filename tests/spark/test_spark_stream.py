@@ -122,6 +122,28 @@ def test_messages_are_kept_apart_by_columns_with_dots_and_backticks(spark: Spark
     assert (held["a.b"], held["c`d"], held["segments_received"]) == ("two", 7, 2)
 
 
+def test_what_is_unfinished_is_kept_apart_by_times(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in", {"payload": segment(payload_of(1, 5_000), CONFIG)[:2]}, 0)
+    stream = spark.readStream.schema("payload binary").parquet(str(tmp_path / "in"))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        day = "timestamp'2026-03-29 00:00:00'"
+        timed = stream.selectExpr("payload", f"{day} as day", f"struct({day} as day, 1 as shard) as place")
+        by = ["day", "place"]
+        run_to_end(reconstruct_stream(timed, CONFIG, by=by, watermark_delay_ms=3_600_000), tmp_path)
+        checkpoint = str(tmp_path / "checkpoint")
+        [held] = unfinished_messages(spark, checkpoint, CONFIG, by=by).collect()
+        for other in ([], ["day"], [*by, "hour"]):
+            with pytest.raises(ConfigError, match=r"the query of checkpoint .* kept messages apart by other columns"):
+                unfinished_messages(spark, checkpoint, CONFIG, by=other)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert (held["place"]["day"], held["segments_received"]) == (held["day"], 2)
+    assert held["day"].timestamp() == datetime(2026, 3, 28, 15, tzinfo=UTC).timestamp()
+
+
 def test_what_is_unfinished_is_told_as_the_stream_tells_it_once_it_expires(spark: SparkSession, tmp_path: Path) -> None:
     payload, late = payload_of(4, 5_000), payload_of(5, 500)
     parts = segment(payload, CONFIG)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
 from shardwire.config import SegmentationConfig
-from shardwire.config.checks import check_kind, check_text
+from shardwire.config.checks import check_kind, check_list, check_text
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
 from shardwire.spark.columns import columns_of_names, name_in_state
@@ -45,14 +45,20 @@ def unfinished_messages(
         config: As that query had it, like `by`.
 
     Raises:
-        ConfigError: PySpark is older than 4.0, or no such query committed anything there.
+        ConfigError: PySpark is older than 4.0, no such query committed anything there, or it had another `by`.
     """
     versions.require_state()
     check_text("checkpoint", checkpoint)
     check_kind("config", config, SegmentationConfig)
+    check_list("by", by, "columns")
     kept = [name_in_state(name) for name in by]
     keys = [F.col("key").getField(name).alias(name) for name in (*kept, HASH, SEND_ID)]
     known = _state(spark, checkpoint, "known").where("not value.is_finished")
+    if {*kept, HASH, SEND_ID} != set(known.select("key.*").columns):
+        raise ConfigError(
+            f"by is {list(by)!r}, and the query of checkpoint {checkpoint!r} kept messages apart by other columns: "
+            "give those"
+        )
     # Prefixed: a column of `by` may be called like one of these.
     fields = [F.col("value").getField(name).alias(f"shardwire_known_{name}") for name in KNOWN_SCHEMA.names]
     known = known.select(*keys, *fields)
@@ -74,6 +80,9 @@ def _put_together(
 ) -> pa.Table:
     """Runs on executors: what is known of one message and the segments that are held of it in, its row out."""
     table = known.select(range(by_count))
+    for place, column in enumerate(table.schema):
+        # A cast of the whole table would lose the rows of one without columns.
+        table = table.set_column(place, column.name, table.column(place).cast(_in_utc(column.type)))
     rows = []
     for digest, send_id, *state in zip(*(column.to_pylist() for column in known.columns[by_count:]), strict=True):
         held = list(zip(*(column.to_pylist() for column in segments.columns[by_count + 2 :]), strict=True))
@@ -81,6 +90,13 @@ def _put_together(
     for field in MESSAGE_SCHEMA:
         table = table.append_column(field, pa.array([row[field.name] for row in rows], field.type))
     return table
+
+
+def _in_utc(kind: Any) -> Any:
+    """A type as Spark takes it back: it gives times in the session's zone, and refuses them in any but UTC."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_utc(field.type)) for field in kind])
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
 def _state(spark: SparkSession, checkpoint: str, variable: str) -> DataFrame:
