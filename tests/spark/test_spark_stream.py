@@ -250,5 +250,7 @@ def test_wrong_arguments_are_refused_at_once(spark: SparkSession) -> None:
     }.items():
         with pytest.raises(ConfigError, match=match):
             reconstruct_stream(stream, CONFIG, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"df has a watermark on the column 'timestamp'.*: leave withWatermark out"):
+        reconstruct_stream(stream.withWatermark("timestamp", "1 minute"), CONFIG)
     with pytest.raises(ConfigError, match="use reconstruct"):
         reconstruct_stream(spark.createDataFrame([(b"",)], "payload binary"), CONFIG)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _STATE_STORE_CONF = "spark.sql.streaming.stateStore.providerClass"
+# How Spark marks the column of a watermark.
+_WATERMARK = "spark.watermarkDelayMs"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -82,8 +84,8 @@ def reconstruct_stream(
         A streaming DataFrame for output mode "append", a row a message.
 
     Raises:
-        ConfigError: As `reconstruct` raises it; `df` is not streaming; a time below 0; the library protobuf is missing;
-            PySpark is older than 4.0.
+        ConfigError: As `reconstruct` raises it; `df` is not streaming, or has a watermark; a time below 0; the library
+            protobuf is missing; PySpark is older than 4.0.
     """
     check_kind("config", config, SegmentationConfig)
     check_data_frame(df)
@@ -93,6 +95,12 @@ def reconstruct_stream(
     _require_protobuf()
     if not df.isStreaming:
         raise ConfigError("df is not streaming: read it with spark.readStream, or use reconstruct")
+    for field in df.schema.fields:
+        if _WATERMARK in field.metadata:
+            raise ConfigError(
+                f"df has a watermark on the column {field.name!r}, and Spark takes no second one: leave withWatermark "
+                "out and give watermark_delay_ms"
+            )
     for name, value in (("watermark_delay_ms", watermark_delay_ms), ("remember_ms", remember_ms)):
         check_integer(name, value, 0, (1 << 53) - 1)
     steps = check_steps(unwrap)
