@@ -77,6 +77,7 @@ def report(options: argparse.Namespace) -> int:
         # Every answer starts from these rows.
         found.messages.cache()
         try:
+            files.begin()
             for name in ANSWERS:
                 spark.sparkContext.setJobDescription(f"shardwire: {NAME}: write {name}")
                 files.write(getattr(found, name).write, f"result/{name}")

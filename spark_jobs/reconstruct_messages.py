@@ -78,6 +78,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
             timestamp=options.timestamp,
             sender=options.sender,
         )
+        output.check_columns(messages)
         if options.dry_run:
             return tell_dry_run(NAME, source, messages, options)
         counts = counted_messages(output.write(messages, files, f"{NAME}: write messages"))

@@ -54,6 +54,7 @@ def segment(options: argparse.Namespace, config: SegmentationConfig) -> int:
         files = output.check(spark, [options.input])
         messages = source_of(spark, options)
         segments = segment_messages(messages, config, payload=options.payload)
+        output.check_columns(segments)
         if options.dry_run:
             return tell_dry_run(NAME, messages, segments, options)
         written = output.write(segments, files, f"{NAME}: write segments")

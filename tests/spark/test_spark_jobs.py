@@ -397,6 +397,25 @@ def test_a_table_keeps_its_lines_whatever_columns_are_called(spark: SparkSession
     assert told.endswith(r"the DataFrame has payload, of\nwhom\x1b[31m")
 
 
+def test_a_dry_run_checks_columns_and_leaves_another_run_alone(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    (tmp_path / "out.shardwire-staging").mkdir()
+    (tmp_path / "out.shardwire-staging" / "of the run at work").touch()
+    before = sorted(tmp_path.rglob("*"))
+    arguments = [str(tmp_path / "in"), str(tmp_path / "out"), "--dry-run", *OPTIONS]
+    for job in ("segment_messages.py", "reconstruct_messages.py", "reconstruct_archive.py"):
+        assert in_process(job, *arguments) == 0
+    assert in_process("channel_report.py", *arguments[:3]) == 0
+    for job in ("segment_messages.py", "reconstruct_messages.py"):
+        assert in_process(job, *arguments, "--partition-by", "day") == 2
+        assert "error: --partition-by names the column 'day': there are " in capsys.readouterr().err
+    assert in_process("reconstruct_stream.py", *arguments, "--checkpoint", str(tmp_path / "checkpoint")) == 0
+    assert "entire_message_hash, payload, " in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_archive_job_its_summary_and_corrupt_files(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     archive(tmp_path / "in", 1, 2, 3)
     archive(tmp_path / "in", 4, lost=(0,), name="1")

@@ -178,6 +178,7 @@ def reconstruct_archive(
     archive = _Archive(config, by, include_payload, files)
     local, across = TaskCounters.of(spark.sparkContext), TaskCounters.of(spark.sparkContext)
     try:
+        files.begin()
         with unreadable_told(source):
             staged = archive.reconstruct_locally(rows, unwrapping, local)
         met = archive.reconstruct_across(staged, absent, across)

@@ -160,7 +160,7 @@ class Files:
 
 
 class SinkFiles(Files):
-    """An output and the directory beside it where it is made."""
+    """An output and the directory beside it where it is made, which `begin` empties."""
 
     def __init__(self, spark: SparkSession, sink: str, *, replace: bool = False) -> None:
         super().__init__(spark)
@@ -171,7 +171,6 @@ class SinkFiles(Files):
         self._replace = replace
         if not replace and self._system.exists(self._sink):
             raise ConfigError(f"the output {sink!r} exists: give another one, or pass replace=True")
-        self.remove()
 
     def refuse_within(self, source: str) -> None:
         """Refuses a source that overlaps the sink, or that is a table.
@@ -181,6 +180,10 @@ class SinkFiles(Files):
         """
         self.refuse_overlap(source, self._name)
         self.refuse_table(source)
+
+    def begin(self) -> None:
+        """Makes room for what is to be made: a run that was killed may have left its own."""
+        self.remove()
 
     def path(self, below: str) -> str:
         """A path below the staging directory."""

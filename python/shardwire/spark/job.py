@@ -268,8 +268,10 @@ def tell(
 
 def tell_dry_run(title: str, df: DataFrame, result: DataFrame, options: argparse.Namespace) -> int:
     """Prints what would be read and written."""
-    reads = {"would read": options.input, "would write": options.output, "partitions": df.rdd.getNumPartitions()}
-    print_table(f"{title} (dry run)", {**reads, "columns": listed(result.columns)})
+    places = {"would read": options.input, "would write": options.output}
+    # A stream has partitions in each of its micro-batches alone.
+    partitions = {} if df.isStreaming else {"partitions": df.rdd.getNumPartitions()}
+    print_table(f"{title} (dry run)", {**places, **partitions, "columns": listed(result.columns)})
     return EXIT_WELL
 
 

@@ -47,8 +47,8 @@ class JobOutput:
             (files or Files(spark)).refuse_overlap(source, self.path)
         return files
 
-    def write(self, rows: DataFrame, files: SinkFiles | None, description: str) -> DataFrame:
-        """Writes the rows; returns what was written, read from where it is.
+    def check_columns(self, rows: DataFrame) -> None:
+        """Refuses rows without a column that becomes directories.
 
         Raises:
             ConfigError: `partition_by` names a column that is missing.
@@ -56,6 +56,9 @@ class JobOutput:
         missing = [name for name in self.partition_by if name not in rows.columns]
         if missing:
             raise ConfigError(f"--partition-by names the column {missing[0]!r}: there are {listed(rows.columns)}")
+
+    def write(self, rows: DataFrame, files: SinkFiles | None, description: str) -> DataFrame:
+        """Writes the rows; returns what was written, read from where it is."""
         spark = rows.sparkSession
         spark.sparkContext.setJobDescription(f"shardwire: {description}")
         try:
@@ -67,6 +70,7 @@ class JobOutput:
                 writer.format(self.format).mode(mode).save(self.path)
             else:
                 try:
+                    files.begin()
                     files.write(writer, "result", self.format)
                     if self.overwrite and self.partition_by:
                         files.publish_below("result", len(self.partition_by))
