@@ -26,6 +26,7 @@ from shardwire import ConfigError, SegmentationConfig, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
 from shardwire.spark.failures import failures_told, reason_of
+from shardwire.spark.files import SinkFiles
 from shardwire.spark.job import Progress
 from shardwire.spark.stream_job import secret_of
 from shardwire.spark.unfinished import unfinished_messages
@@ -414,6 +415,38 @@ def test_a_dry_run_checks_columns_and_leaves_another_run_alone(
     assert in_process("reconstruct_stream.py", *arguments, "--checkpoint", str(tmp_path / "checkpoint")) == 0
     assert "entire_message_hash, payload, " in capsys.readouterr().out
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_an_interrupted_run_would_have_replaced_comes_back(
+    spark: SparkSession, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"day": ["mon"], "payload": pa.array([b"first"], pa.binary())}), tmp_path / "in.parquet")
+    arguments = [str(tmp_path / "in.parquet"), str(tmp_path / "out"), "--overwrite"]
+    by_day = ["--partition-by", "day"]
+    assert in_process("segment_messages.py", *arguments, *by_day) == 0
+    before = spark.read.parquet(str(tmp_path / "out")).collect()
+
+    def interrupted(files: SinkFiles, source: str, target: Any) -> None:
+        renamed(files, source, target)
+        if str(target.toString()).endswith("-replaced"):
+            raise KeyboardInterrupt
+
+    renamed = SinkFiles._rename
+    monkeypatch.setattr(SinkFiles, "_rename", interrupted)
+    for options in (by_day, []):
+        assert in_process("segment_messages.py", *arguments, *options) == 130
+        assert spark.read.parquet(str(tmp_path / "out")).collect() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in.parquet", "out"]
+
+
+def test_an_output_that_comes_to_be_meanwhile_is_left_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    files = SinkFiles(spark, str(tmp_path / "out"))
+    files.begin()
+    (tmp_path / "out.shardwire-staging" / "result").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ConfigError, match=r"the output .* came to be meanwhile: give another one"):
+        files.publish("result")
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_the_archive_job_its_summary_and_corrupt_files(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:

@@ -209,15 +209,8 @@ class SinkFiles(Files):
         return True
 
     def publish(self, below: str) -> None:
-        """Puts what was made in the sink's place. What is replaced is removed only then."""
-        old = self._hadoop.Path(f"{self._staging}-replaced")
-        is_replaced = self._replace and self._system.exists(self._sink)
-        if is_replaced:
-            self._system.delete(old, True)
-            self._rename(self._name, old)
-        self._rename(self.path(below), self._sink)
-        if is_replaced:
-            self._system.delete(old, True)
+        """Puts what was made in the sink's place."""
+        self._put(self.path(below), self._sink)
 
     def publish_below(self, below: str, depth: int) -> None:
         """Puts the directories at this depth in the place of those of their names in the sink; the others stay."""
@@ -226,15 +219,29 @@ class SinkFiles(Files):
             return
         root = str(self.located(self.path(below))[1].toString())
         for made in self._directories(self.path(below), depth):
-            target = self._hadoop.Path(self._sink, made.removeprefix(f"{root}/"))
-            old = self._hadoop.Path(f"{self._staging}/replaced")
-            is_replaced = self._system.exists(target)
-            self._system.delete(old, True)
+            self._put(made, self._hadoop.Path(self._sink, made.removeprefix(f"{root}/")))
+        self.remove()
+
+    def _put(self, made: str, target: Any) -> None:
+        """Renames a directory to its place. What it replaces is removed only then, and comes back where that fails."""
+        old = self._hadoop.Path(f"{self._staging}-replaced")
+        is_replaced = self._system.exists(target)
+        if is_replaced and not self._replace:
+            # A renaming would put the one into the other.
+            raise ConfigError(f"the output {self._name!r} came to be meanwhile: give another one, or pass replace=True")
+        try:
             if is_replaced:
+                self._system.delete(old, True)
                 self._rename(str(target.toString()), old)
             self._system.mkdirs(target.getParent())
             self._rename(made, target)
-        self.remove()
+        except BaseException:
+            # An interruption may come between the two renamings.
+            if is_replaced and not self._system.exists(target):
+                self._rename(str(old.toString()), target)
+            raise
+        if is_replaced:
+            self._system.delete(old, True)
 
     def _directories(self, path: str, depth: int) -> list[str]:
         listed = [status for status in self.listed(path) if status.isDirectory()]
