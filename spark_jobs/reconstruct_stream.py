@@ -36,7 +36,7 @@ from shardwire.spark.job import (
     tell_dry_run,
     unwrap_steps_of,
 )
-from shardwire.spark.output import JobOutput
+from shardwire.spark.output import FILE_FORMATS, JobOutput
 from shardwire.spark.stream_job import follow, secret_of, stop_on_signal
 from shardwire.spark.unfinished import unfinished_messages
 from shardwire.spark.versions import require_data_sources
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         )
         query = timed.queryName(NAME).start(options.output, format=options.output_format)
         totals = follow(query, stop, options.stop_file)
-        reader = spark.read.schema(messages.schema) if options.output_format == "parquet" else spark.read
+        reader = spark.read.schema(messages.schema) if options.output_format in FILE_FORMATS else spark.read
         counts = counted_messages(reader.format(options.output_format).load(options.output))
         unfinished = unfinished_messages(
             spark, options.checkpoint, config, by=options.by, include_payload=not options.lengths_only
