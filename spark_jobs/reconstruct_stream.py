@@ -37,7 +37,7 @@ from shardwire.spark.job import (
     unwrap_steps_of,
 )
 from shardwire.spark.output import FILE_FORMATS, JobOutput
-from shardwire.spark.stream_job import follow, secret_of, stop_on_signal
+from shardwire.spark.stream_job import follow, refuse_parted, secret_of, stop_on_signal
 from shardwire.spark.unfinished import unfinished_messages
 from shardwire.spark.versions import require_data_sources
 
@@ -99,9 +99,12 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
                 f"--checkpoint is {options.checkpoint!r}, and the output {options.output!r} would lie in it: give "
                 "another directory"
             )
+        if options.output_format in FILE_FORMATS:
+            refuse_parted(Files(spark), options.output, options.checkpoint)
         places = [options.output, options.checkpoint]
         flush_files = None if flush is None else flush.check(spark, places)
         if is_directory(options.input):
+            Files(spark).refuse_table(options.input)
             for place in (*places, *([] if options.flush is None else [options.flush])):
                 Files(spark).refuse_overlap(options.input, place)
         arriving = source(spark, options.input, given)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -459,6 +460,48 @@ def test_a_stream_writes_every_format_of_files(spark: SparkSession, tmp_path: Pa
     archive(tmp_path / "in", 1, 2, name="1")
     assert in_process("reconstruct_stream.py", *arguments) == 0
     assert summary(capsys.readouterr().out)["bytes of payloads"] == 40_000
+
+
+def test_what_a_stream_reads_and_writes_belongs_together(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    def stream(output: str, checkpoint: str, *options: str) -> int:
+        arguments = [str(tmp_path / "in"), str(tmp_path / output), "--checkpoint", str(tmp_path / checkpoint)]
+        return in_process("reconstruct_stream.py", *arguments, "--once", *options, *OPTIONS)
+
+    archive(tmp_path / "in", 1)
+    archive(tmp_path / "other", 2)
+    log = tmp_path / "in" / "_delta_log"
+    log.mkdir()
+    (log / "0.json").touch()
+    assert stream("out", "checkpoint") == 2
+    assert "is a table of Delta, whose files are not all its rows" in capsys.readouterr().err
+    shutil.rmtree(log)
+    assert stream("other", "checkpoint") == 2
+    assert "exists: give another one, or the checkpoint of the query that made it" in capsys.readouterr().err
+    (tmp_path / "out").mkdir()
+    assert stream("out", "checkpoint") == 0
+    archive(tmp_path / "in", 3, name="1")
+    # Spark would pass over what the first one has, or write what nobody can read.
+    for output, checkpoint in (("out", "new"), ("new", "checkpoint")):
+        assert stream(output, checkpoint) == 2
+        assert "are not those of one query: give the two that belong together" in capsys.readouterr().err
+        assert not (tmp_path / "new").exists()
+    # A driver may be killed when a micro-batch is written, and before the checkpoint says that it ended.
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(commits.glob("[0-9]*"), key=lambda path: int(path.name)).name
+    for name in (last, f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
+    assert stream("out", "checkpoint") == 0
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 2
+    # What the state is kept by does not change on the way.
+    pq.write_table(pa.table({"payload": pa.array([b""], pa.binary()), "day": ["mon"]}), tmp_path / "in" / "2.parquet")
+    (tmp_path / "in" / "0.parquet").unlink()
+    (tmp_path / "in" / "1.parquet").unlink()
+    assert stream("out", "checkpoint", "--by", "day") == 2
+    assert (
+        capsys.readouterr()
+        .err.rstrip()
+        .endswith("give --by as the checkpoint has it, or a new checkpoint and a new output")
+    )
 
 
 def test_the_archive_job_its_summary_and_corrupt_files(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:

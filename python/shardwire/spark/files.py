@@ -128,6 +128,11 @@ class Files:
             found += system.listStatus(status.getPath()) if status.isDirectory() else [status]
         return sorted(found, key=lambda status: str(status.getPath().toString()))
 
+    def names_in(self, path: str) -> list[str]:
+        """The names in a directory, of which no part is taken for a pattern; nothing where there is none."""
+        system, full = self.located(path)
+        return [str(one.getPath().getName()) for one in system.listStatus(full)] if system.exists(full) else []
+
     def is_within(self, inner: str, outer: str) -> bool:
         """Whether a path is another one or lies below it; of a pattern its directory counts."""
         inside, outside = (str(self.located(_plain(path))[1].toString()).rstrip("/") for path in (inner, outer))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from shardwire.errors import ConfigError
+from shardwire.spark.files import Files
 from shardwire.spark.job import grouped
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _POLL_S = 1
 _BOUNDARY_POLL_S = 0.02
+# Where Spark keeps which files of an output were committed by which micro-batch.
+_LOG = "_spark_metadata"
 
 
 @dataclass(slots=True)
@@ -55,6 +58,37 @@ def secret_of(value: str, name: str) -> str:
         except OSError as error:
             raise ConfigError(f"--option {name} names the file {place!r}: {error.strerror}") from None
     return value
+
+
+def refuse_parted(files: Files, output: str, checkpoint: str) -> None:
+    """Refuses an output of files and a checkpoint that are not those of one query.
+
+    Spark passes over every micro-batch whose number the log of the output has already, and an output whose log begins
+    in the middle cannot be read.
+
+    Raises:
+        ConfigError: They are not, or the output holds other files.
+    """
+    written, ended, begun = (
+        max((_batch_of(name) for name in files.names_in(place)), default=-1)
+        for place in (f"{output}/{_LOG}", f"{checkpoint}/commits", f"{checkpoint}/offsets")
+    )
+    # A driver that is killed leaves the last micro-batch begun, and perhaps written.
+    if not ended <= written <= begun:
+        raise ConfigError(
+            f"the output {output!r} and the checkpoint {checkpoint!r} are not those of one query: give the two that "
+            "belong together, or new directories for both"
+        )
+    if begun < 0 and any(not name.startswith((".", _LOG)) for name in files.names_in(output)):
+        raise ConfigError(
+            f"the output {output!r} exists: give another one, or the checkpoint of the query that made it"
+        )
+
+
+def _batch_of(name: str) -> int:
+    """The number of the micro-batch that a file of a log is of; -1 of what is none."""
+    number = name.removesuffix(".compact")
+    return int(number) if number.isascii() and number.isdigit() else -1
 
 
 @contextmanager
