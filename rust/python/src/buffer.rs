@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString};
 
 use crate::error::config_error;
 
@@ -107,7 +107,11 @@ pub fn items_of<'py, T>(
         || iterable.is_instance_of::<PyString>();
     let py = iterable.py();
     let has = |name: &Bound<'py, PyString>| iterable.hasattr(name);
-    if is_one || !has(intern!(py, "__iter__"))? && !has(intern!(py, "__getitem__"))? {
+    // Nearly always it is a list, which need not be asked.
+    let is_iterable = iterable.is_exact_instance_of::<PyList>()
+        || has(intern!(py, "__iter__"))?
+        || has(intern!(py, "__getitem__"))?;
+    if is_one || !is_iterable {
         return Err(PyTypeError::new_err(format!(
             "{name} is {}: it must be a list or another iterable of them",
             kind_of(iterable)

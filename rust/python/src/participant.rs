@@ -57,10 +57,9 @@ fn entries<'py>(
 
 fn names<'py>(
     py: Python<'py>,
-    names: impl Iterator<Item = impl AsRef<str>>,
+    names: impl ExactSizeIterator<Item = impl AsRef<str>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let names: Vec<_> = names.map(|name| PyString::new(py, name.as_ref())).collect();
-    PyTuple::new(py, names)
+    PyTuple::new(py, names.map(|name| PyString::new(py, name.as_ref())))
 }
 
 /// What is behind one participant's side of a channel.

@@ -14,6 +14,8 @@ const SHARE_BITS: u32 = f64::MANTISSA_DIGITS;
 /// A `random.Random`.
 pub struct PythonRandom {
     source: Py<PyAny>,
+    /// Its method `random`, which is called once for each message that leaves.
+    random: Option<Py<PyAny>>,
     /// Of the system's own randomness, which nobody draws again: shares that were not given yet. They say when
     /// something is done, once for each message that leaves; ids are drawn one by one.
     shares: Option<Vec<f64>>,
@@ -25,8 +27,10 @@ impl PythonRandom {
             .import("random")
             .and_then(|random| random.getattr("SystemRandom"));
         let is_system = class.is_ok_and(|class| source.bind(py).get_type().is(&class));
+        let random = source.bind(py).getattr(intern!(py, "random")).ok();
         PythonRandom {
             source,
+            random: random.map(Bound::unbind),
             shares: is_system.then(Vec::new),
         }
     }
@@ -39,8 +43,8 @@ impl Randomness for PythonRandom {
         }
         // Whatever a broken source gives, the machine goes on.
         Python::attach(|py| {
-            let source = self.source.bind(py);
             if let Some(shares) = &mut self.shares {
+                let source = self.source.bind(py);
                 let drawn = source.call_method1(intern!(py, "randbytes"), (SHARES * SHARE_BYTES,));
                 if let Ok(drawn) = drawn.and_then(|drawn| Ok(drawn.cast_into::<PyBytes>()?)) {
                     let (drawn, _) = drawn.as_bytes().as_chunks();
@@ -52,8 +56,9 @@ impl Randomness for PythonRandom {
                 }
                 return shares.pop().unwrap_or(0.5);
             }
-            let drawn = source.call_method0(intern!(py, "random"));
-            let drawn: f64 = drawn.and_then(|drawn| drawn.extract()).unwrap_or(0.5);
+            let random = self.random.as_ref();
+            let drawn = random.and_then(|random| random.bind(py).call0().ok());
+            let drawn: f64 = drawn.and_then(|drawn| drawn.extract().ok()).unwrap_or(0.5);
             if (0.0..1.0).contains(&drawn) {
                 drawn
             } else {
