@@ -39,6 +39,7 @@ pub struct Transmission {
     /// Room that the last history took.
     pub(super) spare_history: History,
     pub(super) spare_fields: Vec<u8>,
+    pub(super) spare_wire: Vec<u8>,
     /// Ids of our syncs begin with it, so that an echo is known as ours.
     pub nonce: u64,
     /// Counted on over a restart.
@@ -78,6 +79,7 @@ impl Transmission {
             again_left: false,
             spare_history: History::default(),
             spare_fields: Vec::new(),
+            spare_wire: Vec::new(),
             nonce: rng.bits(),
             sync_count: 0,
         }

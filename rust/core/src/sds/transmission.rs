@@ -232,7 +232,7 @@ impl Machine {
     // --- composing ------------------------------------------------------------------------------
 
     pub(super) fn encode(
-        &self,
+        &mut self,
         message_id: &Name,
         lamport_timestamp: Option<u64>,
         history_fields: &[u8],
@@ -240,6 +240,7 @@ impl Machine {
         repair_request: &[HistoryEntry],
         content: Option<&[u8]>,
     ) -> Option<Octets> {
+        let mut wire = std::mem::take(&mut self.transmission.spare_wire);
         let parts = Parts {
             sender_id: &self.sender_id,
             message_id,
@@ -252,13 +253,17 @@ impl Machine {
         };
         let wire_format = self.config.wire_format;
         // The wire "nim" has no ephemeral messages: its channels refuse to send one.
-        match content.filter(|content| content.len() >= KEPT_BYTES_MIN) {
-            Some(content) => {
-                let (before, behind) = parts.encode_around(wire_format).ok()?;
-                Some(self.join.join(&[&before, content, &behind]))
-            }
-            None => parts.encode(wire_format).ok().map(Octets::from),
-        }
+        let made = match content.filter(|content| content.len() >= KEPT_BYTES_MIN) {
+            Some(content) => parts
+                .encode_around(wire_format)
+                .map(|(before, behind)| self.join.join(&[&before, content, &behind])),
+            None => parts
+                .encode_into(&mut wire, wire_format)
+                .map(|()| Octets::from(wire.as_slice())),
+        };
+        wire.clear();
+        self.transmission.spare_wire = wire;
+        made.ok()
     }
 
     /// The causal history of a content: the configured part, the heads, which make it follow all that

@@ -110,12 +110,26 @@ impl Parts<'_> {
     /// # Errors
     /// As [`Message::encode`].
     pub fn encode(&self, wire_format: WireFormat) -> Result<Vec<u8>, SdsEncodeError> {
-        let content = self.content.unwrap_or_default();
-        let mut out = Vec::with_capacity(self.length_around(wire_format) + content.len());
-        self.put_before_content(wire_format, &mut out)?;
-        out.extend_from_slice(content);
-        self.put_behind_content(wire_format, &mut out);
+        let mut out = Vec::new();
+        self.encode_into(&mut out, wire_format)?;
         Ok(out)
+    }
+
+    /// As [`Parts::encode`], behind what `out` has.
+    ///
+    /// # Errors
+    /// As [`Message::encode`].
+    pub fn encode_into(
+        &self,
+        out: &mut Vec<u8>,
+        wire_format: WireFormat,
+    ) -> Result<(), SdsEncodeError> {
+        let content = self.content.unwrap_or_default();
+        out.reserve(self.length_around(wire_format) + content.len());
+        self.put_before_content(wire_format, out)?;
+        out.extend_from_slice(content);
+        self.put_behind_content(wire_format, out);
+        Ok(())
     }
 
     /// What stands before the bytes of the content on `wire_format`, and what behind them.
