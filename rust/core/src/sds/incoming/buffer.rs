@@ -16,6 +16,7 @@ use super::named::NamedSends;
 use super::past::PastSends;
 use super::rare::RareSet;
 use super::send::{IncomingSend, Place, SendRef};
+use super::step::{RELEASED_AT_ONCE_MAX, Step};
 use crate::sds::config::{Config, Randomness};
 use crate::sds::events::Event;
 use crate::sds::ids::{
@@ -41,9 +42,6 @@ const CAUSES_OF_MANY_MAX: usize = 32;
 /// Where nothing counts as lost a message that is whole waits so long at least, or twice as long as a
 /// sender goes on sending again.
 const PATIENCE_MS_MIN: i64 = 600_000;
-/// Sends that one step releases, and pairs that it unties; the rest goes in further steps.
-const RELEASED_AT_ONCE_MAX: usize = 512;
-pub(super) const UNTIED_AT_ONCE_MAX: usize = 16_384;
 
 /// What the incoming buffer acts on when something is delivered, or found missing.
 pub struct Surroundings<'a> {
@@ -87,26 +85,6 @@ impl Changes {
     fn on_gone(&mut self, key: Name) {
         let number = self.next();
         self.gone.push((number, key));
-    }
-}
-
-/// What one input releases, whatever frees it.
-#[derive(Debug)]
-struct Step {
-    sends_left: usize,
-    pairs_min: usize,
-}
-
-impl Step {
-    fn new(pairs: usize) -> Self {
-        Step {
-            sends_left: RELEASED_AT_ONCE_MAX,
-            pairs_min: pairs.saturating_sub(UNTIED_AT_ONCE_MAX),
-        }
-    }
-
-    fn has_room(&self, pairs: usize) -> bool {
-        self.sends_left > 0 && pairs >= self.pairs_min
     }
 }
 
@@ -856,7 +834,7 @@ impl Incoming {
 
     /// Delivers one send; gives those that it alone held up.
     fn release_one(&mut self, handle: SendRef, around: &mut Surroundings<'_>) -> Vec<SendRef> {
-        self.step.sends_left = self.step.sends_left.saturating_sub(1);
+        self.step.on_released();
         // Something of it may have been asked for since it was whole.
         self.forget_missing(handle, around);
         let Some(send) = self.remove(handle) else {

@@ -11,6 +11,7 @@ mod past;
 mod rare;
 mod rivals;
 mod send;
+mod step;
 
 pub use buffer::{Incoming, Surroundings, WAITING_PAIRS_MAX};
 pub use gaps::Naming;

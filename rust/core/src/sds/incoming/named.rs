@@ -2,8 +2,8 @@
 
 use hashlink::LinkedHashSet;
 
-use super::buffer::UNTIED_AT_ONCE_MAX;
 use super::send::{IncomingSend, SendRef};
+use super::step::UNTIED_AT_ONCE_MAX;
 use crate::sds::config::Config;
 use crate::sds::slab::Slab;
 
