@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 StoreDialect = Literal["auto", "logos-delivery", "go-waku"]
 
+# A store leaves a page empty where all that it would hold is deleted meanwhile; not so many in a row.
+EMPTY_PAGES_MAX = 100
 _RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 
 
@@ -131,9 +133,10 @@ class StoreClient:
         """All pages from `query` on.
 
         Raises:
-            NodeError: As `query`, or the store gave the same cursor twice.
+            NodeError: As `query`, or the store gave the same cursor twice, or 100 pages in a row without a message.
         """
         seen = {query.cursor}
+        empty_pages = 0
         while True:
             page = self.query(query)
             yield page
@@ -143,6 +146,12 @@ class StoreClient:
             if page.cursor in seen:
                 raise NodeError(f"the store at {self._endpoint.url} gave a cursor that it had given before")
             seen.add(page.cursor)
+            empty_pages = 0 if page.messages else empty_pages + 1
+            if empty_pages == EMPTY_PAGES_MAX:
+                raise NodeError(
+                    f"the store at {self._endpoint.url} gave {empty_pages} pages in a row without a message: "
+                    "ask another one"
+                )
             query = replace(query, cursor=page.cursor)
 
     def dialect(self) -> WakuDialect:

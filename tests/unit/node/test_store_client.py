@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from collections.abc import Callable, Iterator
 
@@ -12,7 +13,7 @@ from store_server import StoreServer, serving
 
 from shardwire import ConfigError, NodeError
 from shardwire.node import MessageEnvelope
-from shardwire.node.protocol import StoreQuery
+from shardwire.node.protocol import StorePage, StoreQuery
 from shardwire.node.store_client import StoreClient, StoreEndpoint
 from shardwire.node.store_v3 import parse_page, parse_verified_page
 
@@ -169,6 +170,17 @@ def test_a_store_that_repeats_its_cursor_is_left(store: StoreServer) -> None:
     store.body = b'{"messages": [], "paginationCursor": "0x' + b"11" * 32 + b'"}'
     with client_of(store) as client, pytest.raises(NodeError, match="given before"):
         list(client.pages(StoreQuery(content_topics=(TOPIC,))))
+
+
+def test_a_store_that_gives_empty_pages_without_end_is_left(
+    store: StoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = itertools.count()
+    with client_of(store) as client:
+        monkeypatch.setattr(client, "query", lambda query: StorePage((), next(asked).to_bytes(32, "big")))
+        with pytest.raises(NodeError, match="100 pages in a row without a message"):
+            list(client.pages(StoreQuery(content_topics=(TOPIC,))))
+    assert next(asked) == 100
 
 
 def test_a_topic_with_a_comma_is_refused(store: StoreServer) -> None:
