@@ -97,6 +97,16 @@ async def test_hosts_that_could_be_rebound_are_refused() -> None:
 
 
 @real_time
+async def test_a_request_that_names_no_host_is_refused() -> None:
+    async with served() as (_, monitor, _):
+        address = httpx.URL(monitor.url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 10)).split()[1] == b"421"
+        writer.close()
+
+
+@real_time
 async def test_other_sites_may_link_to_the_page_and_read_nothing() -> None:
     async with served() as (client, _, _):
         for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
