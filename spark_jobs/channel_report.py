@@ -77,15 +77,14 @@ def report(options: argparse.Namespace) -> int:
         # Every answer starts from these rows.
         found.messages.cache()
         try:
-            files.begin()
-            for name in ANSWERS:
-                spark.sparkContext.setJobDescription(f"shardwire: {NAME}: write {name}")
-                files.write(getattr(found, name).write, f"result/{name}")
-            if options.picture is not None:
-                found.plot(options.picture)
-            files.publish("result")
+            with files.staged():
+                for name in ANSWERS:
+                    spark.sparkContext.setJobDescription(f"shardwire: {NAME}: write {name}")
+                    files.write(getattr(found, name).write, f"result/{name}")
+                if options.picture is not None:
+                    found.plot(options.picture)
+                files.publish("result")
         finally:
-            files.remove()
             found.messages.unpersist()
         written = {name: spark.read.parquet(f"{options.output}/{name}") for name in ANSWERS}
         totals = written["overhead"].agg(F.sum("messages"), F.sum("repeats"), F.sum("bytes"), F.sum("content_bytes"))

@@ -442,11 +442,11 @@ def test_what_an_interrupted_run_would_have_replaced_comes_back(
 
 def test_an_output_that_comes_to_be_meanwhile_is_left_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     files = SinkFiles(spark, str(tmp_path / "out"))
-    files.begin()
-    (tmp_path / "out.shardwire-staging" / "result").mkdir(parents=True)
-    (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigError, match=r"the output .* came to be meanwhile: give another one"):
-        files.publish("result")
+    with files.staged():
+        (tmp_path / "out.shardwire-staging" / "result").mkdir(parents=True)
+        (tmp_path / "out").mkdir()
+        with pytest.raises(ConfigError, match=r"the output .* came to be meanwhile: give another one"):
+            files.publish("result")
     assert not list((tmp_path / "out").iterdir())
 
 

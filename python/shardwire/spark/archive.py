@@ -177,8 +177,7 @@ def reconstruct_archive(
     absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None) - {ERROR, TIMESTAMP}
     archive = _Archive(config, by, include_payload, files)
     local, across = TaskCounters.of(spark.sparkContext), TaskCounters.of(spark.sparkContext)
-    try:
-        files.begin()
+    with files.staged():
         with unreadable_told(source):
             staged = archive.reconstruct_locally(rows, unwrapping, local)
         met = archive.reconstruct_across(staged, absent, across)
@@ -193,8 +192,6 @@ def reconstruct_archive(
             # A directory without a file has no columns to read.
             files.write(staged.limit(0).drop(_KIND).write, f"{_RESULT}/{_FOUND}=across")
         archive.files.publish(_RESULT)
-    finally:
-        archive.files.remove()
     messages = Counter(local.messages) + Counter(across.messages) + Counter(invalid=unread)
     return ArchiveReport(
         messages=dict(messages),

@@ -165,7 +165,7 @@ class Files:
 
 
 class SinkFiles(Files):
-    """An output and the directory beside it where it is made, which `begin` empties."""
+    """An output and the directory beside it where it is made, which `staged` empties."""
 
     def __init__(self, spark: SparkSession, sink: str, *, replace: bool = False) -> None:
         super().__init__(spark)
@@ -186,9 +186,14 @@ class SinkFiles(Files):
         self.refuse_overlap(source, self._name)
         self.refuse_table(source)
 
-    def begin(self) -> None:
-        """Makes room for what is to be made: a run that was killed may have left its own."""
-        self.remove()
+    @contextmanager
+    def staged(self) -> Iterator[None]:
+        """While something is made: what a run that was killed left is removed before, and what is left at the end."""
+        self._remove()
+        try:
+            yield
+        finally:
+            self._remove()
 
     def path(self, below: str) -> str:
         """A path below the staging directory."""
@@ -200,9 +205,7 @@ class SinkFiles(Files):
 
     def names(self, below: str) -> list[str]:
         """The files of a directory below the staging directory."""
-        listed = self.listed(self.path(below)) if self.exists(self.path(below)) else []
-        names = [str(status.getPath().getName()) for status in listed]
-        return [name for name in names if not name.startswith(("_", "."))]
+        return sorted(name for name in self.names_in(self.path(below)) if not name.startswith(("_", ".")))
 
     def rename(self, source: str, target: str) -> bool:
         """Renames below the staging directory; False where there is no `source`."""
@@ -225,7 +228,6 @@ class SinkFiles(Files):
         root = str(self.located(self.path(below))[1].toString())
         for made in self._directories(self.path(below), depth):
             self._put(made, self._hadoop.Path(self._sink, made.removeprefix(f"{root}/")))
-        self.remove()
 
     def _put(self, made: str, target: Any) -> None:
         """Renames a directory to its place. What it replaces is removed only then, and comes back where that fails."""
@@ -253,8 +255,7 @@ class SinkFiles(Files):
         paths = [str(status.getPath().toString()) for status in listed]
         return paths if depth == 1 else [found for one in paths for found in self._directories(one, depth - 1)]
 
-    def remove(self) -> None:
-        """Removes the staging directory where there is one."""
+    def _remove(self) -> None:
         self._system.delete(self._hadoop.Path(self._staging), True)
 
     def _rename(self, source: str, target: Any) -> None:

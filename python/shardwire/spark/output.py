@@ -69,15 +69,12 @@ class JobOutput:
                     writer = writer.option("partitionOverwriteMode", "dynamic")
                 writer.format(self.format).mode(mode).save(self.path)
             else:
-                try:
-                    files.begin()
+                with files.staged():
                     files.write(writer, "result", self.format)
                     if self.overwrite and self.partition_by:
                         files.publish_below("result", len(self.partition_by))
                     else:
                         files.publish("result")
-                finally:
-                    files.remove()
         finally:
             spark.sparkContext.setJobDescription("shardwire: count what was written")
         reader = spark.read if files is None else spark.read.schema(rows.schema)

@@ -5,12 +5,11 @@
 //! send says nothing more of it, in histories or filters, until it holds again all that it ever said
 //! it holds, or the message itself.
 
-use std::collections::HashSet;
-
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::buffer::{Incoming, Surroundings};
 use super::send::{IncomingSend, SendRef};
+use crate::maps::HashSet;
 use crate::sds::config::{Config, Now};
 use crate::sds::ids::{claimed_key, is_joined};
 use crate::sds::log::{EntryRef, Log};
