@@ -407,23 +407,3 @@ def test_a_message_that_finds_the_disk_full_is_shown_by_the_next_command(tmp_pat
         ]
         again = command(tmp_path, "listen", *bob, "--state", "state", "--count", "1", "--quiet")
         assert again.stdout.endswith(b"alice (again, after a crash): kept\n")
-
-
-def test_a_message_that_cannot_be_written_is_kept(tmp_path: Path) -> None:
-    url = f"udp://127.0.0.1:{free_port()}"
-    alice_url = f"udp://127.0.0.1:0?peers={url.removeprefix('udp://')}"
-    arguments = ("listen", *member(url, "bob"), "--state", "bob", "--output", "inbox", "--json")
-    with Terminal(tmp_path, *arguments) as bob:
-        bob.until_event("joined")
-        (tmp_path / "inbox").rmdir()
-        (tmp_path / "inbox").write_text("in the way")
-        sent = command(tmp_path, "send", "-", *member(alice_url, "alice"), given=b"kept")
-        assert sent.returncode == 0, sent.stderr
-        bob.until(lambda: any("Not a directory: tried again" in line for line in bob.err), "it says why")
-        assert not bob.events("received")
-        bob.signal()
-        assert bob.wait() == 0, str(bob)
-    (tmp_path / "inbox").unlink()
-    with Terminal(tmp_path, *arguments) as bob:
-        [received] = bob.until_event("received")
-        assert (tmp_path / received["file"]).read_text() == "kept"

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 from cli_terminals import Terminal, command
 from live_servers import NatsServer, free_port
 
@@ -151,20 +152,23 @@ def test_what_a_crash_interrupts_is_handed_over_again(tmp_path: Path) -> None:
             assert worker.wait() == 0, str(worker)
 
 
-def test_a_spool_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "option", "told"), [("serve", "--spool", "handled"), ("listen", "--output", "received")]
+)
+def test_a_directory_that_cannot_be_written_to_loses_nothing(tmp_path: Path, name: str, option: str, told: str) -> None:
     url = f"udp://127.0.0.1:{free_port()}"
     boss_url = f"udp://127.0.0.1:0?peers={url.removeprefix('udp://')}"
-    arguments = ("serve", *member(url, "worker"), "--state", "state", "--spool", "spool", "--json")
+    arguments = (name, *member(url, "worker"), "--state", "state", option, "into", "--json")
     with Terminal(tmp_path, *arguments) as worker:
         worker.until_event("joined")
-        (tmp_path / "spool").rmdir()
-        (tmp_path / "spool").write_text("in the way")
+        (tmp_path / "into").rmdir()
+        (tmp_path / "into").write_text("in the way")
         send(tmp_path, boss_url, "kept")
         worker.until(lambda: any("Not a directory: tried again" in line for line in worker.err), "it says why")
-        assert not worker.events("handled")
+        assert not worker.events(told)
         worker.signal()
         assert worker.wait() == 0, str(worker)
-    (tmp_path / "spool").unlink()
+    (tmp_path / "into").unlink()
     with Terminal(tmp_path, *arguments) as worker:
-        [handled] = worker.until_event("handled")
-        assert (tmp_path / handled["file"]).read_text() == "kept"
+        [written] = worker.until_event(told)
+        assert (tmp_path / written["file"]).read_text() == "kept"
