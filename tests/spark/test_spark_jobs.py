@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.clientserver import ClientServerConnection
 from py4j.java_gateway import GatewayClient
 from spark.rows import payload_of
 from spark.submit import ROOT, command, environment, submit, summary
@@ -637,19 +638,26 @@ def test_a_picture_is_refused_before_the_work(
 def test_what_interrupts_a_call_to_spark_is_not_logged_with_frames(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    class Closed:
+        def getsockname(self) -> tuple[str, int]:
+            return ("127.0.0.1", 1)
+
+        getpeername = getsockname
+
+        def sendall(self, _: bytes) -> None:
+            raise BrokenPipeError
+
     class Interrupted:
-        socket = None
+        socket, stream, is_connected = Closed(), io.BytesIO(), True
+        shutdown_socket = ClientServerConnection.shutdown_socket
 
         def send_command(self, *_: object) -> str:
             raise KeyboardInterrupt
 
     client = GatewayClient()
     monkeypatch.setattr(client, "_get_connection", Interrupted)
-    for context, told in (
-        (nullcontext(), ["KeyboardInterrupt while sending command."]),
-        (failures_told(), []),
-        (nullcontext(), ["KeyboardInterrupt while sending command."]),
-    ):
+    both = ["KeyboardInterrupt while sending command.", "Exception occurred while shutting down connection"]
+    for context, told in ((nullcontext(), both), (failures_told(), []), (nullcontext(), both)):
         caplog.clear()
         with context, suppress(KeyboardInterrupt):
             client.send_command("")

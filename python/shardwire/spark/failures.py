@@ -26,6 +26,9 @@ _REMEDIES = {
     "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
     "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
 }
+# A logger's filter does not see what its children log. That of the root makes a handler where there is none, which
+# then tells what they log.
+_LOGGERS_OF_PY4J = (None, "py4j.java_gateway", "py4j.clientserver")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 
 
@@ -49,17 +52,19 @@ def failures_told() -> Iterator[None]:
 @contextmanager
 def without_frames_of_py4j() -> Iterator[None]:
     """Keeps out of the log what py4j says of errors that it raises as well."""
-    root = logging.getLogger()
-    root.addFilter(_is_not_of_py4j)
+    loggers = [logging.getLogger(name) for name in _LOGGERS_OF_PY4J]
+    for logger in loggers:
+        logger.addFilter(_is_no_error_of_py4j)
     try:
         yield
     finally:
-        root.removeFilter(_is_not_of_py4j)
+        for logger in loggers:
+            logger.removeFilter(_is_no_error_of_py4j)
 
 
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """What it also raises, Ctrl-C above all, it logs at the root, with its own frames."""
-    return Path(record.pathname).parent.name != "py4j"
+def _is_no_error_of_py4j(record: logging.LogRecord) -> bool:
+    """What it also raises, Ctrl-C above all, it logs with its own frames, and then what fails as it closes a socket."""
+    return Path(record.pathname).parent.name != "py4j" or not record.exc_info
 
 
 def reason_of(error: Exception) -> str:
