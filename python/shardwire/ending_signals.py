@@ -31,3 +31,25 @@ def as_ctrl_c() -> Iterator[None]:
     finally:
         for number in raising:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def interrupted_after() -> Iterator[None]:
+    """What runs within ends before a signal has its effect: the first one that comes is raised anew after it."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS if is_main}
+    noted = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    try:
+        for number in noted:
+            signal.signal(number, note)
+        yield
+    finally:
+        for number in noted:
+            signal.signal(number, before[number])
+        if came:
+            signal.raise_signal(came[0])

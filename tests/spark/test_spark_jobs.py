@@ -699,6 +699,34 @@ def test_what_interrupts_a_job_is_one_line_and_leaves_nothing_behind(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
+def started_by(group: int) -> list[str]:
+    """The commands of a group's processes that run."""
+    table = subprocess.run(["ps", "-ww", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
+    rows = [row.split(maxsplit=2) for row in table.stdout.splitlines()]
+    return [told for of, state, told in rows if int(of) == group and not state.startswith("Z")]
+
+
+def test_ctrl_c_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("segment_messages.py", str(tmp_path / "none"), str(tmp_path / "out"), submitted=False),
+        env=environment(),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not any("spark.deploy.SparkSubmit" in told for told in started_by(process.pid)):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130
+    deadline = time.monotonic() + 20
+    while started_by(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = started_by(process.pid)
+    if left:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert left == []
+
+
 def test_ctrl_c_ends_a_stream_between_two_micro_batches(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"payload": segment(payload_of(1, 20_000), CONFIG)}), tmp_path / "in" / "0.parquet")

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardwire.ending_signals import interrupted_after
 from shardwire.spark import versions
 from shardwire.spark.java import ensure_java
 
@@ -66,11 +67,15 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     executors back whatever else keeps the driver alive. A session that is active already is used and left as it is.
     """
     from py4j.protocol import Py4JError
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     # Workers otherwise take the first python3 on their path. On a cluster the submitter names theirs.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
+    with interrupted_after():
+        # Java whose driver ends while it starts stays for ever.
+        SparkContext._ensure_initialized()
     is_ours = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName(app_name)
     if is_ours:
