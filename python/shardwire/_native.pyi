@@ -1535,7 +1535,7 @@ class Allowance:
         Args:
             free: Kinds that take none.
             left: All of them, those kept for acknowledgements included.
-            open_left: Those that any kind may take.
+            open_left: Those that any kind but acknowledgements may take.
             sync_left: Those that acknowledgements may take.
             ephemeral_left: Those until ephemeral messages are dropped.
             repairs: Whether what others ask for may leave.
@@ -1589,8 +1589,8 @@ class SharedQuota:
         """What a member may prepare now."""
     def pass_over(self, member: int, epoch_ms: int, in_flight: int) -> None:
         """Contents of a member wait, and it asks for no place, since none is open: it is as if it had asked in vain."""
-    def reopens_at_ms(self, member: int, epoch_ms: int) -> int:
-        """Unix time at which more may leave, where nothing may now."""
+    def reopens_at_ms(self, member: int, kind: TransmitKind, epoch_ms: int) -> int:
+        """Unix time at which more of a kind may leave, where none may now."""
     @property
     def resets_at_ms(self) -> int:
         """Unix time at which the epoch that follows the newest begins."""

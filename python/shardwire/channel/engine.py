@@ -51,6 +51,7 @@ from shardwire.sds.outputs import (
     SdsEvent,
     SenderIdConflict,
     Transmit,
+    TransmitKind,
 )
 
 _NOTHING = ChangedRecords()
@@ -238,7 +239,7 @@ class Engine:
         allowances = self.quota.allowances(now.epoch_ms)
         transmits, is_limited, holds_contents = self.machine.poll_transmits(allowances, now)
         if is_limited:
-            self._limit_notices.on_limited(now)
+            self._limit_notices.on_limited(holds_contents, now)
         if holds_contents:
             self.quota.pass_over(now.epoch_ms)
         return transmits
@@ -295,7 +296,9 @@ class Engine:
         """Monotonic time at which something falls due without any input."""
         if not self.active:
             return None
-        reopens_in_ms = self.quota.reopens_at_ms(now.epoch_ms) - now.epoch_ms if self.quota.enabled else 0
+        # An acknowledgement and what is no acknowledgement have times of their own.
+        reopens = (self.quota.reopens_at_ms(kind, now.epoch_ms) for kind in (TransmitKind.FIRST, TransmitKind.SYNC))
+        reopens_in_ms = min((at_ms for at_ms in reopens if at_ms > now.epoch_ms), default=now.epoch_ms) - now.epoch_ms
         allowances = self.quota.allowances(now.epoch_ms)
         return self.machine.next_wake_ms(allowances, now.monotonic_ms + reopens_in_ms, now)
 

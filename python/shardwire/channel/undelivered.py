@@ -40,7 +40,7 @@ def why_undelivered(send: SendProgress, engine: Engine, config: ChannelConfig, i
     if engine.quota.allows(TransmitKind.FIRST, now.epoch_ms):
         return f"it is still being sent: {taken}"
     status = engine.quota.status(now.epoch_ms)
-    wait_ms = max(0, engine.quota.reopens_at_ms(now.epoch_ms) - now.epoch_ms)
+    wait_ms = max(0, engine.quota.reopens_at_ms(TransmitKind.FIRST, now.epoch_ms) - now.epoch_ms)
     kept = "" if status.used >= status.total else ", the rest is kept for acknowledgements"
     return f"the rate limit holds it for another {wait_ms} ms: {status.used} of {status.total} used{kept}; {taken}"
 

@@ -21,7 +21,8 @@ class RateLimitConfig:
         messages_per_epoch: The quota; required when enabled.
         counts: "message" counts a send once, "segment" counts every envelope.
         ephemeral_drop_threshold: Share of the quota from which ephemeral messages are dropped.
-        ack_reserve: Share of the quota kept for acknowledgements.
+        ack_reserve: Share of the quota kept for acknowledgements, evenly over the epoch. Beyond it they have what
+            messages did not use of the time that is over.
         queue_bytes_max: Bytes that may wait to leave. Beyond it `send` raises `QueueFullError` where a limit holds, the
             channel's or its node's; else it waits until enough has left.
     """

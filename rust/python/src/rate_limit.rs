@@ -41,7 +41,7 @@ fn kind_of(kind: &Bound<'_, PyAny>) -> PyResult<TransmitKind> {
         .into_iter()
         .zip(transmit_kinds(kind.py())?);
     let found = members.find(|(_, member)| kind.is(*member));
-    let wrong = || PyTypeError::new_err("kinds must be members of TransmitKind");
+    let wrong = || PyTypeError::new_err("a kind must be a member of TransmitKind");
     found.map(|(kind, _)| kind).ok_or_else(wrong)
 }
 
@@ -129,8 +129,9 @@ impl SharedQuota {
         self.held().pass_over(member, at(epoch_ms, in_flight));
     }
 
-    fn reopens_at_ms(&self, member: u64, epoch_ms: i64) -> i64 {
-        self.held().reopens_at_ms(member, epoch_ms)
+    fn reopens_at_ms(&self, member: u64, kind: &Bound<'_, PyAny>, epoch_ms: i64) -> PyResult<i64> {
+        let kind = kind_of(kind)?;
+        Ok(self.held().reopens_at_ms(member, kind, epoch_ms))
     }
 
     #[getter]

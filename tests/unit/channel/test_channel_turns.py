@@ -12,6 +12,7 @@ from channel_world import World, run_world
 
 from shardwire.channel import ReliableChannel, create_reliable_channel
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
+from shardwire.events import MessageDeliveredEvent, RateLimitEvent
 from shardwire.node import MemoryNetwork, NetworkConditions, NodeConfig, run_virtual
 
 EPOCH_MS = 60_000
@@ -168,3 +169,35 @@ def test_who_finds_no_place_in_one_epoch_has_its_turn_in_the_next() -> None:
 
     run_virtual(scenario(), limit_ms=10_000_000)
     assert heard == [b"first, 0", b"second, 0", b"first, 1"]
+
+
+def test_acknowledgements_and_messages_share_an_epoch_over_its_time() -> None:
+    """What others say asks for an acknowledgement every few seconds, which alone would take the epoch's places."""
+    config = ChannelConfig.logos(rate_limit=limit(20))
+    waited: dict[str, list[float]] = {"messages": [], "acknowledgements": []}
+    began: dict[bytes | str, float] = {}
+    told: list[RateLimitEvent] = []
+
+    async def scenario(world: World) -> None:
+        limited, other = await world.join("limited", config), await world.join("other")
+        limited.on(RateLimitEvent, told.append)
+        loop = asyncio.get_running_loop()
+        other.on_message_received(lambda event: waited["messages"].append(loop.time() - began.pop(event.message)))
+        other.on(
+            MessageDeliveredEvent,
+            lambda event: waited["acknowledgements"].append(loop.time() - began.pop(event.request_id)),
+        )
+        for second in range(3 * EPOCH_MS // 1000):
+            began[await other.send(b"%d" % second)] = loop.time()
+            if second % 5 == 0:
+                began[message := b"own %d" % second] = loop.time()
+                await limited.send(message)
+            await asyncio.sleep(1)
+        await asyncio.sleep(2 * EPOCH_MS / 1000)
+
+    run_world(scenario)
+    assert began == {}
+    assert max(waited["messages"]) < 5
+    assert max(waited["acknowledgements"]) < EPOCH_MS / 1000 / 2
+    # Acknowledgements that wait for their turn are nothing to tell of.
+    assert told == []

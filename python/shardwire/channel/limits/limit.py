@@ -118,9 +118,9 @@ class Limit:
         """Messages of `member` wait, and none may be prepared: a place of the next epoch is kept for one."""
         self._shared.pass_over(member.number, epoch_ms, self._in_flight(epoch_ms))
 
-    def reopens_at_ms(self, member: Member, epoch_ms: int) -> int:
-        """Unix time at which more may leave, where nothing may now."""
-        return self._shared.reopens_at_ms(member.number, epoch_ms)
+    def reopens_at_ms(self, member: Member, kind: TransmitKind, epoch_ms: int) -> int:
+        """Unix time at which more of a kind may leave, where none may now."""
+        return self._shared.reopens_at_ms(member.number, kind, epoch_ms)
 
     def behind_ms(self, epoch_ms: int) -> int:
         """How far the clock stands before an epoch that was counted already; 0 where it does not."""

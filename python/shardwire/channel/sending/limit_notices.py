@@ -33,13 +33,13 @@ class LimitNotices:
         self._announced = -1, False
         self._events: list[ChannelEvent] = []
 
-    def on_limited(self, now: Now) -> None:
-        """Something waits for the rate limit."""
-        if not self._quota.enabled:
+    def on_limited(self, holds_contents: bool, now: Now) -> None:
+        """Something waits for the rate limit; acknowledgements that alone wait for their turn are not told of."""
+        if not self._quota.enabled or (not holds_contents and self._quota.allows(TransmitKind.FIRST, now.epoch_ms)):
             return
         behind_ms = self._quota.behind_ms(now.epoch_ms)
         status = self._quota.status(now.epoch_ms)
-        resets_at_ms = self._quota.reopens_at_ms(now.epoch_ms) if behind_ms else status.resets_at_ms
+        resets_at_ms = self._quota.reopens_at_ms(TransmitKind.FIRST, now.epoch_ms) if behind_ms else status.resets_at_ms
         if (resets_at_ms, behind_ms > 0) == self._announced:
             return
         self._announced = resets_at_ms, behind_ms > 0

@@ -71,6 +71,8 @@ pub struct Count {
     epoch: i64,
     used: i64,
     repairs: i64,
+    /// Unix time at which an acknowledgement took a place last, in this life.
+    synced_at_ms: Option<i64>,
     is_changed: bool,
     /// Whether a count was taken over, and the epoch whose count nobody here knows.
     is_known: bool,
@@ -102,6 +104,7 @@ impl Count {
             epoch: 0,
             used: 0,
             repairs: 0,
+            synced_at_ms: None,
             is_changed: false,
             is_known: false,
             unknown_epoch: None,
@@ -175,14 +178,58 @@ impl Count {
         self.starts_at_ms().saturating_add(self.terms.epoch_size_ms)
     }
 
-    /// Unix time from which more may leave, where nothing may now: earlier than the next epoch for a clock that stands
-    /// in one that was left.
-    pub fn reopens_at_ms(&self, epoch_ms: i64) -> i64 {
-        if epoch_ms < self.starts_at_ms() && self.used() < self.terms.quota {
-            self.starts_at_ms()
+    /// Unix time from which more of a kind may leave, where none may now: acknowledgements have times of their own, and
+    /// a clock that stands in an epoch that was left waits for the open one.
+    pub fn reopens_at_ms(&self, kind: TransmitKind, epoch_ms: i64) -> i64 {
+        let left = self.terms.quota.saturating_sub(self.used());
+        let candidates = if left <= 0 {
+            [None, None]
+        } else if epoch_ms < self.starts_at_ms() {
+            [Some(self.starts_at_ms()), None]
+        } else if kind == TransmitKind::Sync {
+            let unused_at_ms = self.due_before_ms(self.open_quota(), left);
+            [unused_at_ms, self.sync_in_turn_at_ms()]
         } else {
-            self.resets_at_ms()
-        }
+            [self.due_before_ms(self.reserve, left), None]
+        };
+        let later = candidates
+            .into_iter()
+            .flatten()
+            .filter(|at_ms| *at_ms > epoch_ms);
+        later.min().unwrap_or(self.resets_at_ms())
+    }
+
+    /// Unix time from which fewer than `left` of these places are due later, see [`Count::due_later`].
+    fn due_before_ms(&self, places: i64, left: i64) -> Option<i64> {
+        let size_ms = i128::from(self.terms.epoch_size_ms);
+        let later_ms = (i128::from(left - 1) * size_ms).checked_div(i128::from(places))?;
+        let later_ms = i64::try_from(later_ms.min(size_ms)).expect("no longer than an epoch");
+        Some(self.resets_at_ms().saturating_sub(later_ms))
+    }
+
+    /// How many of these places are due later in the epoch where they are taken evenly: rounded up, so the last one is
+    /// due at its end.
+    pub fn due_later(&self, places: i64, epoch_ms: i64) -> i64 {
+        let size_ms = self.terms.epoch_size_ms;
+        let left_ms = (self.resets_at_ms().saturating_sub(epoch_ms)).clamp(0, size_ms);
+        let due = (i128::from(places) * i128::from(left_ms) + i128::from(size_ms) - 1)
+            / i128::from(size_ms);
+        i64::try_from(due).expect("no more than all")
+    }
+
+    /// How many acknowledgements may leave beside messages that are yet to come: those that the time which is over
+    /// left, or one where the last is as long ago as an even use of the reserve asks for.
+    fn syncs_in_time(&self, left: i64, epoch_ms: i64) -> i64 {
+        let is_in_turn = self
+            .sync_in_turn_at_ms()
+            .is_none_or(|at_ms| at_ms <= epoch_ms);
+        let unused = left - self.due_later(self.open_quota(), epoch_ms);
+        unused.max(i64::from(is_in_turn))
+    }
+
+    fn sync_in_turn_at_ms(&self) -> Option<i64> {
+        let between_ms = self.terms.epoch_size_ms / self.reserve.max(1);
+        Some(self.synced_at_ms?.saturating_add(between_ms))
     }
 
     pub fn enters(&self, epoch_ms: i64) -> bool {
@@ -207,6 +254,9 @@ impl Count {
     ///
     /// `left_to_others` are places that others may claim; acknowledgements take them all the same, but for `turns` of
     /// them. While it is paused nothing that counts leaves, though places are left.
+    ///
+    /// Acknowledgements come for ever where others speak, so they leave our messages as much of the epoch as its time
+    /// is left; and our messages leave them as much of their reserve.
     pub fn allowance(
         &mut self,
         now: Moment,
@@ -215,10 +265,15 @@ impl Count {
         is_paused: bool,
     ) -> Allowance {
         let left = self.left(now);
+        let unreserved = left - self.due_later(self.reserve, now.epoch_ms);
         let (mut open_left, mut sync_left) = if self.behind_ms(now) > 0 {
             (0, self.left_behind(now))
         } else {
-            (left - self.reserve - left_to_others, (left - turns).max(0))
+            let in_time = self.syncs_in_time(left, now.epoch_ms);
+            (
+                unreserved - left_to_others,
+                in_time.min(left - turns).max(0),
+            )
         };
         if is_paused {
             (open_left, sync_left) = (0, 0);
@@ -229,7 +284,7 @@ impl Count {
             open_left: open_left.max(0),
             sync_left,
             ephemeral_left: (self.terms.ephemeral_max.saturating_sub(self.used))
-                .min(left - self.reserve)
+                .min(unreserved)
                 .max(0),
             repairs: self.repairs < self.repairs_max,
         }
@@ -240,6 +295,9 @@ impl Count {
         let is_behind = self.behind_ms(now) > 0;
         self.used = self.used.saturating_add(1);
         self.repairs += i64::from(kind == TransmitKind::Repair);
+        if kind == TransmitKind::Sync {
+            self.synced_at_ms = Some(now.epoch_ms);
+        }
         self.is_changed = true;
         if is_behind {
             self.note_earlier(self.epoch_of(now.epoch_ms), 1);

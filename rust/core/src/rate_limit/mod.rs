@@ -136,10 +136,9 @@ impl SharedQuota {
         let turns = self.members.turns_of_others(member);
         let left_to_others = self.left_to_others(member, now.epoch_ms).max(turns);
         let mut allowance = self.count.allowance(now, left_to_others, turns, is_paused);
-        if self.members.has_turn(member) {
-            // What acknowledgements took of the places of messages they have left of their reserve. While the clock is
-            // behind none is left.
-            let one = allowance.left.min(allowance.sync_left).min(1);
+        if self.members.has_turn(member) && !is_paused && self.count.behind_ms(now) == 0 {
+            // What acknowledgements took of the places of messages they have left of their reserve.
+            let one = (allowance.left - turns).clamp(0, 1);
             allowance.open_left = allowance.open_left.max(one);
         }
         allowance
@@ -152,9 +151,9 @@ impl SharedQuota {
         self.members.refuse(member, TransmitKind::First);
     }
 
-    /// Unix time at which more may leave, where nothing may now.
-    pub fn reopens_at_ms(&self, member: MemberId, epoch_ms: i64) -> i64 {
-        let reopens_at_ms = self.count.reopens_at_ms(epoch_ms);
+    /// Unix time at which more of a kind may leave, where none may now.
+    pub fn reopens_at_ms(&self, member: MemberId, kind: TransmitKind, epoch_ms: i64) -> i64 {
+        let reopens_at_ms = self.count.reopens_at_ms(kind, epoch_ms);
         if self.pause.holds(epoch_ms) {
             return reopens_at_ms.min(self.pause.until_ms());
         }
@@ -335,12 +334,7 @@ impl SharedQuota {
     /// Places that the other active members have not claimed of their shares yet.
     fn left_to_others(&self, member: MemberId, epoch_ms: i64) -> i64 {
         let unclaimed = self.members.unclaimed(member, self.count.open_quota());
-        let size_ms = self.count.epoch_size_ms();
-        let left_ms = (self.count.resets_at_ms().saturating_sub(epoch_ms)).clamp(0, size_ms);
-        // Rounded up: the last place goes with the end of the epoch.
-        let left = (i128::from(unclaimed) * i128::from(left_ms) + i128::from(size_ms) - 1)
-            / i128::from(size_ms);
-        i64::try_from(left).expect("no more than is unclaimed")
+        self.count.due_later(unclaimed, epoch_ms)
     }
 }
 

@@ -119,6 +119,13 @@ impl Shared {
         self.take(0, kind, 1_000, epoch_ms)
     }
 
+    /// Takes all places of an epoch in its last millisecond.
+    fn fill(&mut self, epoch_ms: i64) {
+        self.spend(TransmitKind::First, epoch_ms);
+        assert_eq!(self.spend(TransmitKind::Sync, epoch_ms), 1);
+        assert_eq!(self.kinds(at(epoch_ms)), Kinds::NONE);
+    }
+
     fn used(&self) -> i64 {
         self.quota.record().used
     }
@@ -172,7 +179,12 @@ fn a_clock_that_steps_back_never_reopens_an_epoch() {
     assert_eq!(alone.kinds(at(15_000)), Kinds::NONE);
     assert_eq!(alone.kinds(at(29_999)), Kinds::NONE);
     // All of the open one is taken too: nothing leaves before the next.
-    assert_eq!(alone.quota.reopens_at_ms(alone.members[0], 15_000), 30_000);
+    assert_eq!(
+        alone
+            .quota
+            .reopens_at_ms(alone.members[0], TransmitKind::First, 15_000),
+        30_000
+    );
     assert_eq!(alone.spend(TransmitKind::First, 30_000), 10);
     assert_eq!(alone.kinds(at(25_000)), Kinds::NONE);
 }
@@ -193,7 +205,7 @@ fn acknowledgements_of_an_epoch_that_was_left_are_counted_there_and_in_the_open_
     };
     // Two are left there, of the three that the open one keeps for them.
     let mut alone = Shared::alone(terms);
-    assert_eq!(alone.take(0, TransmitKind::Sync, 8, 5_000), 8);
+    assert_eq!(alone.spend(TransmitKind::First, 5_000), 8);
     assert_eq!(alone.kinds(at(95_000)), Kinds::ALL);
     assert_eq!(alone.take(0, TransmitKind::Sync, 1, 5_000), 1);
     assert_eq!(alone.spend(TransmitKind::Sync, 5_000), 1);
@@ -237,7 +249,7 @@ fn where_the_epoch_on_record_is_full_nothing_leaves_in_one_before_it() {
         ack_reserve: 3,
         ..TERMS
     });
-    assert_eq!(alone.spend(TransmitKind::Sync, 95_000), 10);
+    alone.fill(99_999);
     assert_eq!(alone.kinds(at(41_000)), Kinds::NONE);
     assert_eq!(alone.spend(TransmitKind::Sync, 41_000), 0);
     assert_eq!(alone.used(), 10);
@@ -265,10 +277,10 @@ fn answers_to_repair_requests_leave_room_for_our_own_messages() {
         ack_reserve: 2,
         ..TERMS
     });
-    assert_eq!(alone.spend(TransmitKind::Repair, 25_000), 4);
-    assert_eq!(alone.spend(TransmitKind::First, 25_000), 4);
-    assert_eq!(alone.spend(TransmitKind::Sync, 25_000), 2);
-    assert_eq!(alone.spend(TransmitKind::Repair, 35_000), 4);
+    assert_eq!(alone.spend(TransmitKind::Repair, 20_000), 4);
+    assert_eq!(alone.spend(TransmitKind::First, 20_000), 4);
+    assert_eq!(alone.spend(TransmitKind::Sync, 20_000), 1);
+    assert_eq!(alone.spend(TransmitKind::Repair, 30_000), 4);
 }
 
 #[test]
@@ -289,7 +301,12 @@ fn an_epoch_that_was_left_stays_closed_though_the_open_one_has_room() {
     assert_eq!(alone.kinds(at(25_000)), Kinds::ALL);
     assert_eq!(alone.kinds(at(15_000)), Kinds::NONE);
     assert_eq!(alone.drop_reason(15_000), Some(DropReason::Reached));
-    assert_eq!(alone.quota.reopens_at_ms(alone.members[0], 15_000), 20_000);
+    assert_eq!(
+        alone
+            .quota
+            .reopens_at_ms(alone.members[0], TransmitKind::First, 15_000),
+        20_000
+    );
     assert_eq!(alone.kinds(at(20_000)), Kinds::ALL);
 }
 
@@ -299,8 +316,8 @@ fn acknowledgements_take_the_reserve_of_the_epoch_on_record_while_the_clock_stan
         ack_reserve: 3,
         ..TERMS
     });
-    assert_eq!(alone.spend(TransmitKind::First, 5_000), 7);
-    assert_eq!(alone.spend(TransmitKind::First, 95_000), 7);
+    assert_eq!(alone.spend(TransmitKind::First, 0), 7);
+    assert_eq!(alone.spend(TransmitKind::First, 90_000), 7);
     // It was ahead, and is set right: in epochs in which nothing left there is room, and the reserve is one.
     assert_eq!(alone.quota.behind_ms(at(41_000)), 49_000);
     assert_eq!(alone.kinds(at(41_000)), SYNC_ONLY);
@@ -324,7 +341,7 @@ fn an_epoch_that_is_full_or_unknown_takes_no_acknowledgement_either() {
         used: 2,
     };
     let mut alone = Shared::restored(terms, stored(3));
-    assert_eq!(alone.spend(TransmitKind::Sync, 55_000), 10);
+    alone.fill(59_999);
     assert_eq!(alone.kinds(at(75_000)), Kinds::ALL);
     assert_eq!(alone.kinds(at(55_000)), Kinds::NONE);
     assert_eq!(alone.kinds(at(29_999)), Kinds::NONE);
@@ -442,7 +459,7 @@ fn every_envelope_counts_under_the_segment_rule() {
 }
 
 #[test]
-fn the_reserve_is_left_for_syncs_and_is_never_the_whole_quota() {
+fn the_reserve_is_left_for_syncs_over_the_epoch_and_is_never_the_whole_quota() {
     for (quota, ack_reserve, kept) in [(10, 1, 1), (1, 1, 0), (2, 2, 1), (5, 0, 0), (10, 5, 5)] {
         let mut alone = Shared::alone(Terms {
             quota,
@@ -450,10 +467,65 @@ fn the_reserve_is_left_for_syncs_and_is_never_the_whole_quota() {
             ..TERMS
         });
         assert_eq!(alone.spend(TransmitKind::First, 0), quota - kept);
-        assert_eq!(alone.spend(TransmitKind::Sync, 0), kept);
+        let mut syncs = Vec::new();
+        for epoch_ms in 0..EPOCH_MS {
+            let granted = alone.take(0, TransmitKind::Sync, 2, epoch_ms);
+            syncs.extend((0..granted).map(|_| epoch_ms));
+        }
+        let evenly = (0..kept).map(|sync| sync * EPOCH_MS / kept);
+        assert_eq!(syncs, Vec::from_iter(evenly));
         assert_eq!(alone.used(), quota);
-        assert_eq!(alone.spend(TransmitKind::Sync, EPOCH_MS), quota);
     }
+}
+
+#[test]
+fn messages_have_of_the_reserve_what_the_time_that_is_over_left() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 4,
+        ..TERMS
+    });
+    for (epoch_ms, messages) in [(0, 6), (2_499, 0), (2_500, 1), (7_500, 2), (9_999, 0)] {
+        assert_eq!(alone.spend(TransmitKind::First, epoch_ms), messages);
+    }
+}
+
+#[test]
+fn syncs_have_all_of_an_epoch_in_which_nothing_else_leaves_and_no_more_than_its_time() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 2,
+        ..TERMS
+    });
+    let mut syncs = 0;
+    for epoch_ms in 0..EPOCH_MS {
+        syncs += alone.spend(TransmitKind::Sync, epoch_ms);
+        assert_eq!(syncs, 2 + 8 * epoch_ms / EPOCH_MS);
+    }
+    // What was left over is not carried into the next epoch.
+    assert_eq!(alone.spend(TransmitKind::Sync, EPOCH_MS), 2);
+}
+
+#[test]
+fn it_is_told_when_a_sync_and_when_a_message_may_leave() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 2,
+        ..TERMS
+    });
+    let reopens = |alone: &Shared, epoch_ms| {
+        let kinds = [TransmitKind::First, TransmitKind::Sync];
+        kinds.map(|kind| alone.quota.reopens_at_ms(alone.members[0], kind, epoch_ms))
+    };
+    // By what others use of their time: one of eight.
+    assert_eq!(alone.spend(TransmitKind::Sync, 0), 2);
+    assert_eq!(reopens(&alone, 0)[1], EPOCH_MS / 8);
+    // By the last one: half of an epoch ago.
+    assert_eq!(alone.spend(TransmitKind::First, 0), 6);
+    assert_eq!(reopens(&alone, 0), [EPOCH_MS / 2, EPOCH_MS / 2]);
+    assert_eq!(alone.spend(TransmitKind::Sync, EPOCH_MS / 2), 1);
+    assert_eq!(reopens(&alone, EPOCH_MS / 2), [EPOCH_MS, EPOCH_MS]);
+    assert_eq!(alone.spend(TransmitKind::First, EPOCH_MS - 1), 0);
+    // Of a message that never left nobody has the place but what is in time.
+    alone.quota.give_back(9, 0);
+    assert_eq!(alone.kinds(at(EPOCH_MS / 2)), Kinds::ALL);
 }
 
 #[test]
@@ -573,7 +645,9 @@ fn records_of_any_numbers_are_taken_over() {
                 );
                 for epoch_ms in [0, 1, EPOCH_MS, i64::MAX / 2] {
                     let granted = alone.spend(TransmitKind::First, epoch_ms);
-                    alone.quota.reopens_at_ms(alone.members[0], epoch_ms);
+                    alone
+                        .quota
+                        .reopens_at_ms(alone.members[0], TransmitKind::First, epoch_ms);
                     alone.quota.standing(at(epoch_ms));
                     assert!(used < 0 || granted <= 10);
                 }
@@ -661,7 +735,7 @@ fn a_turn_is_for_one_content_and_no_acknowledgement_takes_it() {
     // The third is passed over, though it acknowledges.
     assert_eq!(shared.take(2, TransmitKind::First, 1, 0), 0);
     assert_eq!(shared.take(2, TransmitKind::Sync, 1, 0), 1);
-    let now = at(2 * EPOCH_MS - 1);
+    let now = at(EPOCH_MS);
     assert_eq!(shared.take(0, TransmitKind::Sync, 2, now), 2);
     // Acknowledgements have all that is open, and the reserve is theirs but for one place.
     let member = shared.members[2];
@@ -804,7 +878,9 @@ fn the_last_place_of_another_one_is_looked_for_before_the_epoch_ends() {
             ..TERMS
         };
         let shared = Shared::new(terms, 2, 0);
-        let reopens_at_ms = shared.quota.reopens_at_ms(shared.members[0], 0);
+        let reopens_at_ms = shared
+            .quota
+            .reopens_at_ms(shared.members[0], TransmitKind::First, 0);
         assert_eq!(reopens_at_ms, looks_at_ms);
     }
 }
@@ -831,15 +907,17 @@ fn what_is_kept_for_others_shrinks_with_the_epoch_and_acknowledgements_take_it_a
     );
     let reopens_at_ms = |shared: &Shared, epoch_ms| {
         let member = shared.members[0];
-        shared.quota.reopens_at_ms(member, epoch_ms)
+        shared
+            .quota
+            .reopens_at_ms(member, TransmitKind::First, epoch_ms)
     };
-    for (epoch_ms, granted) in [(0, 10), (2_500, 2), (5_000, 3), (7_500, 2), (9_999, 2)] {
+    for (epoch_ms, granted) in [(0, 10), (2_500, 2), (5_000, 4), (7_500, 2), (9_999, 2)] {
         assert_eq!(shared.spend(TransmitKind::First, epoch_ms), granted);
         // It is looked again before the next epoch.
         let looks_at_ms = (epoch_ms + EPOCH_MS / 64).min(EPOCH_MS);
         assert_eq!(reopens_at_ms(&shared, epoch_ms), looks_at_ms);
     }
-    assert_eq!(shared.spend(TransmitKind::Sync, 9_999), 3);
+    assert_eq!(shared.spend(TransmitKind::Sync, 9_999), 1);
     let mut alone = Shared::alone(TERMS);
     assert_eq!(alone.spend(TransmitKind::First, 1), 10);
     assert_eq!(reopens_at_ms(&alone, 1), EPOCH_MS);
@@ -868,7 +946,9 @@ fn places_that_could_not_be_stored_are_nobodys_and_none_is_given_for_a_while() {
         let member = shared.members[0];
         for paused_ms in [now_ms, now_ms + pause_ms - 1] {
             assert_eq!(shared.kinds(at(paused_ms)), Kinds::NONE);
-            let reopens_at_ms = shared.quota.reopens_at_ms(member, paused_ms);
+            let reopens_at_ms = shared
+                .quota
+                .reopens_at_ms(member, TransmitKind::First, paused_ms);
             assert_eq!(reopens_at_ms, now_ms + pause_ms);
         }
         // A clock that is set back does not make it longer.
@@ -1234,7 +1314,9 @@ proptest! {
         asks in prop::collection::vec((0..4_usize, 1..80_i64, 0..EPOCH_MS), 1..12),
     ) {
         let mut shared = Shared::new(Terms { quota, ack_reserve, ..TERMS }, 4, 0);
-        let open = quota - ack_reserve.min(quota - 1);
+        let reserve = ack_reserve.min(quota - 1);
+        let open = quota - reserve;
+        let later = |places: i64, epoch_ms: i64| (places * (EPOCH_MS - epoch_ms) + EPOCH_MS - 1) / EPOCH_MS;
         let mut asks = asks;
         asks.sort_by_key(|ask| ask.2);
         let mut granted = [0; 4];
@@ -1243,10 +1325,35 @@ proptest! {
             granted[member] += got;
             let others = (0..4).filter(|other| *other != member);
             let unclaimed: i64 = others.map(|other| (open / 4 - granted[other]).max(0)).sum();
-            let kept = (unclaimed * (EPOCH_MS - epoch_ms) + EPOCH_MS - 1) / EPOCH_MS;
-            let left = open - granted.iter().sum::<i64>();
+            let kept = later(unclaimed, epoch_ms);
+            let left = quota - later(reserve, epoch_ms) - granted.iter().sum::<i64>();
             prop_assert!(left >= if got > 0 { kept } else { 0 }, "{left} of {kept} are left");
             prop_assert!(left <= kept || got == count, "{got} of {count}, {left} are left");
+        }
+    }
+
+    /// Messages that come evenly leave at once, whatever acknowledgements are asked for beside them, but for the last
+    /// places of an epoch: those are whole ones.
+    #[test]
+    fn no_acknowledgement_takes_the_place_of_a_message_that_comes_in_its_time(
+        quota in 4..200_i64,
+        reserved_percent in 0..30_i64,
+        epochs in 1..4_i64,
+        begins_ms in 0..EPOCH_MS,
+    ) {
+        let ack_reserve = quota * reserved_percent / 100;
+        let open = quota - ack_reserve;
+        let mut alone = Shared::alone(Terms { quota, ack_reserve, ..TERMS });
+        let messages = (open - ack_reserve - 2).max(1);
+        let mut told = 0;
+        for epoch_ms in (begins_ms..begins_ms + epochs * EPOCH_MS).step_by(50) {
+            alone.spend(TransmitKind::Sync, epoch_ms);
+            while told * EPOCH_MS < (epoch_ms - begins_ms) * messages {
+                let granted = alone.take(0, TransmitKind::First, 1, epoch_ms);
+                let is_last = (EPOCH_MS - epoch_ms % EPOCH_MS) * open < 3 * EPOCH_MS;
+                prop_assert!(is_last || granted == 1, "{told} at {epoch_ms}");
+                told += 1;
+            }
         }
     }
 

@@ -9,7 +9,7 @@ pub struct Allowance {
     pub free: Kinds,
     /// Places that are left, those kept for acknowledgements included.
     pub left: i64,
-    /// Of those, how many any kind may take.
+    /// Of those, how many any kind but acknowledgements may take.
     pub open_left: i64,
     /// How many acknowledgements may take.
     pub sync_left: i64,
@@ -51,10 +51,11 @@ impl Allowance {
                 let may_leave = match kind {
                     TransmitKind::Ephemeral => taken < self.ephemeral_left,
                     TransmitKind::Repair => self.repairs,
-                    TransmitKind::First
-                    | TransmitKind::Further
-                    | TransmitKind::Retransmission
-                    | TransmitKind::Sync => true,
+                    // What is open to any kind may come too early for one that comes again and again.
+                    TransmitKind::Sync => false,
+                    TransmitKind::First | TransmitKind::Further | TransmitKind::Retransmission => {
+                        true
+                    }
                 };
                 if may_leave {
                     kinds = kinds.with(kind);
