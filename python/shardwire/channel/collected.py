@@ -8,7 +8,7 @@ from shardwire._native import ChangedRecords, Delivery, HistoryEntry
 from shardwire.channel.sending.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent
-from shardwire.sds.outputs import Transmit
+from shardwire.sds import Transmit
 
 # The id of a send, its outcome ("sent", "delivered" or "error") and one of its request ids. It counts as unannounced
 # until the application was told.

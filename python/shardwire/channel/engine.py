@@ -42,12 +42,12 @@ from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, ChunkErrorEvent, ChunkInfo, IrretrievableMessageEvent, MessageSendErrorEvent
 from shardwire.peer_log import PeerLog
-from shardwire.sds import Now
-from shardwire.sds.outputs import (
+from shardwire.sds import (
     ContentAcknowledged,
     DependencyLost,
     MessageDropped,
     MissingDetected,
+    Now,
     SdsEvent,
     SenderIdConflict,
     Transmit,

@@ -10,7 +10,7 @@ from shardwire.channel.sending.dispatch import Dispatcher
 from shardwire.channel.sending.outcomes import DispatchOutcome, Stored
 from shardwire.channel.sending.requests import Requests
 from shardwire.channel.sending.sealing import Sealer
-from shardwire.sds.outputs import Transmit
+from shardwire.sds import Transmit
 
 
 class Outflow:

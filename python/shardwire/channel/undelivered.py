@@ -8,8 +8,7 @@ from shardwire._native import SendProgress
 from shardwire.channel.engine import Engine
 from shardwire.config import ChannelConfig
 from shardwire.quoting import quoted
-from shardwire.sds import Now
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import Now, TransmitKind
 
 # Of those who must have a message, so many are named.
 NAMED_MAX = 3

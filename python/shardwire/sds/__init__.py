@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from shardwire._native import MessageChannel, Now
-from shardwire.sds.outputs import (
+from shardwire._native import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,
     ContentReceived,
     ContentsWanted,
     DependencyLost,
     EphemeralReceived,
+    MessageChannel,
     MessageDropped,
     MissingDetected,
+    Now,
     SdsEvent,
     SendAcknowledged,
     SenderIdConflict,
@@ -19,8 +20,8 @@ from shardwire.sds.outputs import (
     SendReleased,
     SyncReceived,
     Transmit,
-    TransmitKind,
 )
+from shardwire.sds.outputs import TransmitKind
 
 ALL_KINDS: frozenset[TransmitKind] = frozenset(TransmitKind)
 

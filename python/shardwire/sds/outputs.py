@@ -1,47 +1,9 @@
-"""What leaves the SDS machine: messages to transmit, and events."""
+"""What the SDS machine is asked for and tells in plain Python: kinds of messages, and a view of what it holds."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import TypedDict
-
-from shardwire._native import (
-    ContentAcknowledged,
-    ContentPossiblyAcknowledged,
-    ContentReceived,
-    ContentsWanted,
-    DependencyLost,
-    EphemeralReceived,
-    MessageDropped,
-    MissingDetected,
-    SdsEvent,
-    SendAcknowledged,
-    SenderIdConflict,
-    SendGivenUp,
-    SendReleased,
-    SyncReceived,
-    Transmit,
-)
-
-__all__ = [
-    "ContentAcknowledged",
-    "ContentPossiblyAcknowledged",
-    "ContentReceived",
-    "ContentsWanted",
-    "DependencyLost",
-    "EphemeralReceived",
-    "MessageDropped",
-    "MissingDetected",
-    "SdsEvent",
-    "SdsInspection",
-    "SendAcknowledged",
-    "SendGivenUp",
-    "SendReleased",
-    "SenderIdConflict",
-    "SyncReceived",
-    "Transmit",
-    "TransmitKind",
-]
 
 
 class TransmitKind(Enum):

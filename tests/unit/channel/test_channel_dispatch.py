@@ -28,7 +28,7 @@ from shardwire.node import (
     NodeEvent,
     run_virtual,
 )
-from shardwire.sds.outputs import Transmit, TransmitKind
+from shardwire.sds import Transmit, TransmitKind
 
 SMALL = ChannelConfig.logos(segmentation=SegmentationConfig(segment_size_bytes=1_024))
 

@@ -17,7 +17,7 @@ from shardwire.channel import GAUGES, MEASUREMENTS, METRICS, Measurement
 from shardwire.config import ChannelConfig, RateLimitConfig
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import NetworkConditions
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import TransmitKind
 
 EPOCH_MS = 60_000
 

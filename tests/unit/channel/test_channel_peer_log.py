@@ -21,8 +21,7 @@ from shardwire.errors import NodeError
 from shardwire.node import MessageEnvelope, MessageReceived
 from shardwire.peer_log import WARNING_INTERVAL_MS, PeerLog
 from shardwire.quoting import one_line, quoted
-from shardwire.sds import Now
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import Now, TransmitKind
 from shardwire.segmentation import Reassembler, segment
 
 # Ends a line, clears a terminal, runs backwards; and far too long.

@@ -16,7 +16,7 @@ from shardwire.channel.storing.records import RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import PersistenceError
 from shardwire.node import NodeConfig, run_virtual, running_clock
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import TransmitKind
 
 EPOCH_MS = 60_000
 # No pause after a failure takes longer.

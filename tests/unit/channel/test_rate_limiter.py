@@ -18,8 +18,7 @@ from shardwire.channel.limits.quota import Quota
 from shardwire.channel.storing.records import RATE, RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.events import EphemeralDropReason
-from shardwire.sds import ALL_KINDS
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import ALL_KINDS, TransmitKind
 
 EPOCH_MS = 10_000
 CONFIG = RateLimitConfig(enabled=True, epoch_size_ms=EPOCH_MS, messages_per_epoch=10, counts="segment", ack_reserve=0.0)

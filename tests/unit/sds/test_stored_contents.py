@@ -8,8 +8,7 @@ import pytest
 from sds_exchange import Exchange, Party, at
 
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
-from shardwire.sds import Transmit, TransmitKind
-from shardwire.sds.outputs import SendAcknowledged, SendGivenUp
+from shardwire.sds import SendAcknowledged, SendGivenUp, Transmit, TransmitKind
 
 PERIOD_MS = 5_000
 QUIET = SyncConfig(sync_min_interval_ms=0)

@@ -14,7 +14,7 @@ from shardwire.channel.hooks import is_ours
 from shardwire.channel.storing.records import RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import ShardwireError
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import TransmitKind
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from shardwire.channel.limits.limit import Limit, Member
 from shardwire.channel.limits.node_limits import NodeMembership
 from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.storing.records import RATE, Records
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import TransmitKind
 
 
 @dataclass(frozen=True, slots=True)

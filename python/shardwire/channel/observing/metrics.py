@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from shardwire.channel.hooks import tell
 from shardwire.channel.observing.metric_names import MetricName
-from shardwire.sds import Now
-from shardwire.sds.outputs import Transmit, TransmitKind
+from shardwire.sds import Now, Transmit, TransmitKind
 
 if TYPE_CHECKING:
     from shardwire._native import Delivery

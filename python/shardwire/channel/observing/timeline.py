@@ -10,7 +10,7 @@ from typing import Literal, Self, TypeVar
 from shardwire._native import SdsMessage, SegmentSeen, SendProgress
 from shardwire.channel.hooks import tell
 from shardwire.config import SdsWireFormat
-from shardwire.sds.outputs import ContentAcknowledged, Transmit
+from shardwire.sds import ContentAcknowledged, Transmit
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from shardwire.channel.sending.sealing import Sealed
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, Node
 from shardwire.node.wake import Wake
-from shardwire.sds.outputs import Transmit, TransmitKind
+from shardwire.sds import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
 

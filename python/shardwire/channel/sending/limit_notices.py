@@ -10,8 +10,7 @@ from shardwire.channel.limits.quota import Quota
 from shardwire.events import ChannelEvent, NodeFailingEvent, RateLimitEvent
 from shardwire.peer_log import PeerLog
 from shardwire.quoting import one_line, quoted
-from shardwire.sds import Now
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import Now, TransmitKind
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardwire.sds.outputs import Transmit
+from shardwire.sds import Transmit
 
 
 @dataclass(slots=True)

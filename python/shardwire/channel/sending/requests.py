@@ -8,7 +8,7 @@ from collections.abc import Callable
 from shardwire._native import DISPATCHES_MAX
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.node.protocol import MessageSendError
-from shardwire.sds.outputs import Transmit, TransmitKind
+from shardwire.sds import Transmit, TransmitKind
 
 # Outcomes that may arrive before the node's `send` has returned the id they are for. On a shared node most of those
 # unknown to us belong to other channels.

@@ -15,7 +15,7 @@ from shardwire.encryption.protocol import Encryption
 from shardwire.node.wake import Wake
 from shardwire.peer_log import PeerLog
 from shardwire.quoting import quoted
-from shardwire.sds.outputs import Transmit, TransmitKind
+from shardwire.sds import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.message_sizes import too_large_text
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED
 from shardwire.errors import ConfigError, QueueFullError
-from shardwire.sds import Now
-from shardwire.sds.outputs import TransmitKind
+from shardwire.sds import Now, TransmitKind
 
 Settled = Callable[[Exception | None], None]
 
