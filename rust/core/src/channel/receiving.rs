@@ -380,12 +380,7 @@ impl Receiving {
                 self.keep_segment(&segment, doubted, arrival, context);
             }
             Outcome::Reconstructed(found) => {
-                let of = Completing {
-                    came,
-                    send_id: &segment.send_id,
-                    index: segment.data_index(),
-                };
-                self.on_reconstructed(&of, *found, arrival, context);
+                self.on_reconstructed(&segment, *found, arrival, context);
             }
             Outcome::Discarded { .. } | Outcome::Dropped(_) => {}
         }
@@ -506,14 +501,15 @@ impl Receiving {
         });
     }
 
+    /// A segment completed its message.
     fn on_reconstructed(
         &mut self,
-        of: &Completing<'_>,
+        segment: &Segment<'_>,
         found: Reconstructed,
         arrival: &Arrival<'_>,
         context: &mut Context<'_>,
     ) {
-        let (came, send_id) = (of.came, of.send_id);
+        let (came, send_id) = (segment.came, &segment.send_id);
         let data_count = found.data_segment_count;
         let content_count = (data_count + found.parity_segment_count) as u32;
         let recovered = &found.data_segments_recovered;
@@ -549,7 +545,7 @@ impl Receiving {
             data_count,
             recovered,
             message_id: &came.message_id,
-            index: of.index,
+            index: segment.data_index(),
             wire: arrival.data,
             kept_by_sds: context.sds.message(&came.message_id),
         };
@@ -617,10 +613,11 @@ impl Receiving {
             return;
         };
         let decoded = segment::decode(&came.content, self.wire_format(), TOTAL_SEGMENTS_MAX);
-        let Ok(Received::Segment(segment)) = decoded else {
+        let Ok(Received::Segment(read)) = decoded else {
             return;
         };
-        let Slot::Parity(index) = segment.header.slot else {
+        let header = read.header;
+        let Slot::Parity(index) = header.slot else {
             return;
         };
         context.sds.handle_parity_heard(send_id, u32::from(index));
@@ -642,12 +639,15 @@ impl Receiving {
                     sender_id: Arc::clone(send_sender_id),
                     ..came
                 };
-                let of = Completing {
+                let segment = Segment {
                     came: &came,
-                    send_id: &send_id,
-                    index: None,
+                    header: &header,
+                    send_id,
+                    key,
+                    // Who made the message did not send this.
+                    authenticated: false,
                 };
-                self.on_reconstructed(&of, *found, arrival, context);
+                self.on_reconstructed(&segment, *found, arrival, context);
             }
             Some(Outcome::Stored { segments_held, .. }) => {
                 self.counts.segments_received += 1;
@@ -959,14 +959,6 @@ impl Segment<'_> {
             Slot::Parity(_) => None,
         }
     }
-}
-
-/// The segment that completed a message.
-struct Completing<'a> {
-    came: &'a Content,
-    send_id: &'a Name,
-    /// Of a data segment; `None` for parity.
-    index: Option<u8>,
 }
 
 /// The send that a segment belongs to.
