@@ -1719,7 +1719,6 @@ class ChannelMachine(Participant):
         *,
         data_count: int,
         reserve: int = 0,
-        form: str = "",
     ) -> None:
         """A message of ours is to leave: durable once what `poll_persist` gives is.
 
@@ -1734,7 +1733,6 @@ class ChannelMachine(Participant):
             now: The moment.
             data_count: How many of them hold data.
             reserve: Parity that can be made on demand.
-            form: Wire and code of that parity; empty where none is made.
 
         Raises:
             ConfigError: As `send`; nothing is begun.

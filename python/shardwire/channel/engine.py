@@ -88,7 +88,6 @@ class Engine:
         now: Now,
         is_stored: bool,
     ) -> None:
-        self._config = config
         self._is_stored = is_stored
         self.machine = machine
         self.peer_log = peer_log
@@ -100,13 +99,7 @@ class Engine:
         self.notices = Notices(sender_id, now)
         self.active = False
         self.meter = Meter()
-        self.submissions = Submissions(
-            machine,
-            config.rate_limit.queue_bytes_max,
-            quota.enabled,
-            config.sds.message_id == "content-sha256",
-            is_stored,
-        )
+        self.submissions = Submissions(machine, config.rate_limit.queue_bytes_max, quota.enabled, is_stored)
         # Events of the machine that are not handled yet.
         self._machine_events: deque[SdsEvent] = deque()
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []

@@ -125,16 +125,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
             raise
         session.require_started()
         answer = session.callers.ask()
-        submission = Submission(
-            session.send_id_for(request_id, prepared.message_id),
-            request_id,
-            prepared.message_id,
-            prepared.contents,
-            prepared.data_count,
-            answer,
-            reserve=prepared.reserve,
-            form=prepared.form,
-        )
+        submission = Submission(session.send_id_for(request_id, prepared.message_id), request_id, prepared, answer)
         session.driver.apply(partial(session.engine.submit, submission))
         try:
             await answer.wait()

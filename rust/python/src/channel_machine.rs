@@ -216,7 +216,7 @@ impl ChannelMachine {
     }
 
     #[pyo3(signature = (
-        send_id, request_id, message_id, contents, now, *, data_count, reserve = 0, form = ""
+        send_id, request_id, message_id, contents, now, *, data_count, reserve = 0
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -232,7 +232,6 @@ impl ChannelMachine {
         now: &Bound<'_, Now>,
         data_count: u32,
         reserve: u32,
-        form: &str,
     ) -> PyResult<()> {
         let _ = now;
         let contents = buffers_of(contents, "contents")?;
@@ -243,7 +242,6 @@ impl ChannelMachine {
             contents: contents.into_iter().map(octets).collect(),
             data_count,
             reserve,
-            form,
         };
         let begun = with(slf.as_super().lock_held(py)?, |channel| {
             channel.submit(submission)

@@ -26,14 +26,12 @@ class Prepared:
         data_count: Data segments.
         message_id: Hex Keccak-256 of the payload.
         reserve: Parity that can be made on demand.
-        form: Wire and code of that parity; empty where there is none.
     """
 
     contents: list[bytes] = field(repr=False)
     data_count: int
     message_id: str
     reserve: int = 0
-    form: str = ""
 
 
 class ChannelSegmenter:
@@ -47,12 +45,13 @@ class ChannelSegmenter:
 
     def __init__(self, segmentation: SegmentationConfig, first_parity: Callable[[], int] | None = None) -> None:
         self._first_parity = first_parity
-        self.use(segmentation)
+        self._wire_format = segmentation.wire_format
         self._carries_empty = segmentation.wire_format != "draft"
+        self.use(segmentation)
 
     def use(self, segmentation: SegmentationConfig) -> None:
         """Segments later messages so."""
-        self._segmentation = segmentation
+        self._segment_size_bytes = segmentation.segment_size_bytes
         # Looked up by all its fields at every message they would cost more than to segment a small one.
         self._parameters = native_parameters(segmentation)
         self._single = native_parameters(replace(segmentation, enable_reed_solomon=False))
@@ -76,9 +75,9 @@ class ChannelSegmenter:
         if not payload and not self._carries_empty:
             return Prepared([], 1, keccak256(payload).hex())
         if len(payload) < THREAD_BYTES_MIN:
-            return self._segment(payload, self._segmentation, self._parameters, self._first_parity_now())
+            return self._segment(payload, self._parameters, self._first_parity_now())
         # As it is set now: the thread may begin later.
-        chosen = self._segmentation, self._parameters, self._first_parity_now()
+        chosen = self._parameters, self._first_parity_now()
         return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, *chosen)
 
     def prepare_ephemeral(self, payload: bytes) -> bytes | None:
@@ -89,7 +88,7 @@ class ChannelSegmenter:
         """
         if not payload and not self._carries_empty:
             return None
-        limit = self._segmentation.segment_size_bytes
+        limit = self._segment_size_bytes
         # By its length first: nothing is made of what is refused, however large it is.
         contents = segment(payload, self._single) if len(payload) <= limit else []
         if len(contents) != 1:
@@ -110,24 +109,14 @@ class ChannelSegmenter:
     def _first_parity_now(self) -> int | None:
         return None if self._first_parity is None else self._first_parity()
 
-    def _segment(
-        self,
-        payload: bytes,
-        segmentation: SegmentationConfig,
-        parameters: SegmentationParameters,
-        first_parity: int | None,
-    ) -> Prepared:
-        reserve, form = 0, ""
-        # A single segment is not repaired with parity; where it is to have some, that leaves with it.
-        paired = segmentation.enable_reed_solomon and segmentation.parity_for_single_segment
-        if first_parity is not None and not (paired and len(payload) <= segmentation.segment_size_bytes):
-            contents, reserve = segment_on_demand(payload, parameters, first_parity)
-            form = f"{segmentation.wire_format} {segmentation.erasure_code}" if reserve else ""
+    def _segment(self, payload: bytes, parameters: SegmentationParameters, first_parity: int | None) -> Prepared:
+        if first_parity is None:
+            contents, reserve = segment(payload, parameters), 0
         else:
-            contents = segment(payload, parameters)
-        header = inspect_segment(contents[0], segmentation.wire_format, SEGMENTS_MAX)
+            contents, reserve = segment_on_demand(payload, parameters, first_parity)
+        header = inspect_segment(contents[0], self._wire_format, SEGMENTS_MAX)
         if header is None:
             return Prepared(contents, 1, keccak256(payload).hex())
         # The segments carry the hash already; hashing a large message again would double the cost of sending it.
         data_count = header.data_segment_count or 1
-        return Prepared(contents, data_count, header.entire_message_hash.hex(), reserve, form)
+        return Prepared(contents, data_count, header.entire_message_hash.hex(), reserve)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from shardwire._native import ChannelMachine
 from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.message_sizes import too_large_text
-from shardwire.channel.sending.segmenter import EMPTY_REFUSED
+from shardwire.channel.sending.segmenter import EMPTY_REFUSED, Prepared
 from shardwire.errors import ConfigError, QueueFullError
 from shardwire.sds import Now, TransmitKind
 
@@ -23,28 +23,20 @@ class Submission:
     Attributes:
         send_id: Its send.
         request_id: What `send` returns.
-        message_id: Hex Keccak-256 of the payload.
-        contents: The segments; none of a message that can never be sent.
-        data_count: How many of them hold data.
+        prepared: Its segments; none of a message that can never be sent.
         settled: Called once: with None when the message is durable, with an error where it is refused.
         submitted_ms: Monotonic time at which it came.
-        reserve: Parity that can be made on demand.
-        form: Wire and code of that parity.
     """
 
     send_id: str
     request_id: str
-    message_id: str
-    contents: list[bytes] = field(repr=False)
-    data_count: int
+    prepared: Prepared
     settled: Settled
     submitted_ms: int = 0
-    reserve: int = 0
-    form: str = ""
 
     @property
     def size_bytes(self) -> int:
-        return sum(map(len, self.contents))
+        return sum(map(len, self.prepared.contents))
 
 
 class Submissions:
@@ -54,7 +46,6 @@ class Submissions:
         machine: Where messages are registered.
         queue_bytes_max: Bytes that may wait to leave.
         is_limited: Whether a rate limit holds, under which room may take epochs to come: then what has none is refused.
-        ids_are_content: Whether message ids are made of contents, so that equal messages cannot be told apart.
         is_stored: Whether a message has to become durable; one that has not is settled when it is registered.
     """
 
@@ -63,13 +54,11 @@ class Submissions:
         machine: ChannelMachine,
         queue_bytes_max: int,
         is_limited: bool,
-        ids_are_content: bool,
         is_stored: bool,
     ) -> None:
         self._machine = machine
         self._queue_bytes_max = queue_bytes_max
         self._is_limited = is_limited
-        self._ids_are_content = ids_are_content
         self._is_stored = is_stored
         self._waiting: deque[Submission] = deque()
         self._accepted: list[Submission] = []
@@ -91,7 +80,7 @@ class Submissions:
 
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when there is room for it."""
-        if not submission.contents:
+        if not submission.prepared.contents:
             self._fail(submission, EMPTY_REFUSED)
             return
         size_bytes = submission.size_bytes
@@ -118,7 +107,8 @@ class Submissions:
 
     def _fail(self, submission: Submission, error: str) -> None:
         """Registers that a message can never be sent (004, Irrecoverable errors), a send of its own under any rule."""
-        self._machine.refuse(submission.request_id, submission.message_id, submission.data_count, error)
+        prepared = submission.prepared
+        self._machine.refuse(submission.request_id, prepared.message_id, prepared.data_count, error)
         self._accept(submission)
 
     def _accept(self, submission: Submission) -> None:
@@ -133,7 +123,8 @@ class Submissions:
             self._register(self._waiting.popleft(), now)
 
     def _register(self, submission: Submission, now: Now) -> None:
-        size_bytes = max(map(len, submission.contents))
+        prepared = submission.prepared
+        size_bytes = max(map(len, prepared.contents))
         if self.content_bytes_max is not None and size_bytes > self.content_bytes_max:
             # Segmented for larger messages, before it waited for room.
             self._fail(submission, too_large_text(size_bytes, self.content_bytes_max))
@@ -142,31 +133,22 @@ class Submissions:
             self._machine.submit(
                 submission.send_id,
                 submission.request_id,
-                submission.message_id,
-                submission.contents,
+                prepared.message_id,
+                prepared.contents,
                 now,
-                data_count=submission.data_count,
-                reserve=submission.reserve,
-                form=submission.form,
+                data_count=prepared.data_count,
+                reserve=prepared.reserve,
             )
         except ConfigError as error:
-            submission.settled(self._refusal(error))
+            submission.settled(error)
             return
         self._accept(submission)
         self.counts["sends"] += 1
 
-    def _refusal(self, error: ConfigError) -> ConfigError:
-        if not self._ids_are_content:
-            return error
-        return ConfigError(
-            "the message holds what this channel has sent or received already, and under "
-            "SdsConfig.message_id='content-sha256' that is a duplicate: change the payload, or use message_id='send'"
-        )
-
     def cancel(self, request_id: str) -> Cancellation:
         """Lets nothing more of a send leave, first or again; what cannot be taken back is told."""
         if (waiting := self._take_out(request_id)) is not None:
-            return Cancellation(True, len(waiting.contents))
+            return Cancellation(True, len(waiting.prepared.contents))
         cancelled = self._machine.cancel_request(request_id)
         if cancelled is None:
             return NOTHING_STOPPED

@@ -81,10 +81,8 @@ pub struct Submission<'a> {
     pub contents: Vec<Octets>,
     /// How many of them hold data.
     pub data_count: u32,
-    /// Parity that can be made on demand, and its wire and code.
+    /// Parity that can be made on demand.
     pub reserve: u32,
-    /// As [`OwnSend::form`].
-    pub form: &'a str,
 }
 
 /// One participant's side of a reliable channel.
@@ -257,6 +255,10 @@ impl Channel {
             return Ok(());
         }
         let (data_count, content_count) = (submission.data_count, submission.contents.len());
+        let form = match submission.reserve {
+            0 => String::new(),
+            _ => parity::form_of(self.receiving.segmentation().0),
+        };
         self.sds
             .send_on_demand(send_id, submission.contents, data_count, submission.reserve)?;
         let send = OwnSend::new(
@@ -264,7 +266,7 @@ impl Channel {
             Name::new(submission.message_id),
             data_count,
             content_count as u32,
-            submission.form,
+            &form,
         );
         self.own.register(send_id, send);
         Ok(())

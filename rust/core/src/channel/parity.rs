@@ -36,6 +36,12 @@ pub fn make_parity(
     made_count
 }
 
+/// Wire and code of parity that is made so, as [`make_as_segmented`] reads them.
+pub(super) fn form_of(parameters: Parameters) -> String {
+    let settings = parameters.settings();
+    format!("{} {}", settings.wire_format.name(), settings.erasure_code)
+}
+
 /// [`make_parity`] in the form in which a send of ours was segmented, whatever is configured now: `form` names
 /// wire and code. None is made of a send whose form is not known.
 pub(super) fn make_as_segmented(

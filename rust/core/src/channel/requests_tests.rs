@@ -32,7 +32,6 @@ fn submit(alice: &mut Channel, request_id: &str) -> Result<(), Refusal> {
         contents: [&b"one"[..], b"two"].map(Octets::from).into(),
         data_count: 2,
         reserve: 0,
-        form: "",
     })
 }
 
@@ -147,7 +146,6 @@ fn a_message_that_sds_refuses_begins_nothing() {
         contents: vec![Octets::from(&b"one"[..])],
         data_count: 1,
         reserve: 0,
-        form: "",
     });
     assert!(refused.is_err());
     assert!(alice.own().send_id_of(AGAIN).is_none());

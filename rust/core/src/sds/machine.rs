@@ -128,8 +128,12 @@ pub enum Refusal {
     /// The id is in use.
     #[error("send_id {0:?} is in use: give each send its own")]
     SendIdInUse(String),
-    /// A message id is known.
-    #[error("message id {0:?} is known: a repeat is a duplicate while remembered")]
+    /// A message id that is made of a content is known.
+    #[error(
+        "message id {0:?} is known: this channel has sent or received what it names already, and under \
+         message_id='content-sha256' that is a duplicate while it is remembered: change the payload, or use \
+         message_id='send'"
+    )]
     MessageIdKnown(Name),
     /// The wire "nim" has no such messages.
     #[error("the nim wire has no ephemeral messages: lamport_timestamp must be set")]
@@ -246,14 +250,15 @@ impl Machine {
             });
         }
         let message_ids = self.message_ids_of(send_id, &contents)?;
-        if self.outgoing.find(send_id).is_some() {
-            return Err(Refusal::SendIdInUse(send_id.to_owned()));
-        }
         let is_known = |id: &&Name| {
             self.outgoing.find_content(id.as_bytes()).is_some() || self.log.contains(id.as_bytes())
         };
-        if let Some(known) = message_ids.iter().find(is_known) {
+        let known = message_ids.iter().find(is_known);
+        if let Some(known) = known.filter(|_| !self.config.by_send()) {
             return Err(Refusal::MessageIdKnown(known.clone()));
+        }
+        if known.is_some() || self.outgoing.find(send_id).is_some() {
+            return Err(Refusal::SendIdInUse(send_id.to_owned()));
         }
         self.outgoing.add(
             Name::new(send_id),

@@ -210,7 +210,8 @@ pub fn segment_on_demand<'a>(
     let parameters = &configured.without_parity();
     let mut counts = admit(payload, parameters)?;
     if counts.data < 2 {
-        return segment(payload, parameters);
+        // Not repaired with parity; where it is to have some, that leaves with it.
+        return segment(payload, configured);
     }
     counts.parity = parameters.parity_bound(counts.data);
     let chunk_size_bytes = parameters.chunk_size_bytes();

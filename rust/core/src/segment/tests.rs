@@ -289,6 +289,13 @@ fn what_of_parity_on_demand_leaves_at_first_is_rounded_within_what_was_asked_and
     assert_eq!(made(no_rate, 3, 160_000), (0, 3));
     // As many as the rate asks for, where that is more.
     assert_eq!(made(small(), 9, 0), (2, 7));
+    // A single segment is not repaired with parity: what it is to have leaves with it.
+    assert_eq!(made(small(), 1, 1_000_000), (0, 0));
+    let paired = Settings {
+        parity_for_single_segment: true,
+        ..small()
+    };
+    assert_eq!(made(paired, 1, 0), (1, 0));
     // Under lip243 one fewer than data is announced.
     let lip243 = Settings {
         segment_size_bytes: 192,

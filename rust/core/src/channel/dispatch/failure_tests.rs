@@ -486,7 +486,6 @@ fn a_send_of_which_more_parity_can_be_made_ends_without_parity_that_can_never_be
         contents: contents.map(Octets::from).collect(),
         data_count: 2,
         reserve: 4,
-        form: "raw leopard",
     };
     alice.channel.submit(submission).unwrap();
     let left = alice.leave();

@@ -136,7 +136,6 @@ impl Alice {
             contents: contents.map(Octets::from).collect(),
             data_count,
             reserve: 0,
-            form: "",
         };
         self.channel.submit(submission).unwrap();
     }
@@ -278,7 +277,6 @@ impl Alice {
             contents: vec![Octets::from(vec![1; 50])],
             data_count: 1,
             reserve: 0,
-            form: "",
         };
         self.channel.submit(submission).unwrap();
         self.channel.own().get(ONE).unwrap().request_ids.len() == 1
