@@ -133,9 +133,10 @@ class Engine:
         """Calls `settled` when everything so far is durable, and whenever it could not be stored."""
         self._settlements.append(settled)
 
-    def send_ephemeral(self, send_id: str, request_id: str, message_id: str, content: bytes, now: Now) -> None:
+    def send_ephemeral(self, request_id: str, message_id: str, content: bytes, now: Now) -> None:
+        """Lets an ephemeral message leave now, or says why it never will; a send of its own under any rule of ids."""
         allowances = self.quota.allowances(now.epoch_ms)
-        self.machine.submit_ephemeral(send_id, request_id, message_id, content, allowances)
+        self.machine.submit_ephemeral(request_id, request_id, message_id, content, allowances)
 
     def receive(self, arrivals: Sequence[Arrival], now: Now) -> Sequence[bool]:
         """Takes decrypted messages; False for each that was not kept and may come again."""

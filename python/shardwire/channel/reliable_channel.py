@@ -113,11 +113,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         """
         payload = _payload_of(message)
         session = self._session
-        self._require_loop()
-        session.require_started()
-        request_id = session.new_request_id()
-        if not session.sizes.are_current():
-            await session.sizes.refresh(session.use_sizes)
+        request_id = await self._begin_request()
         try:
             prepared = await session.segmenter.prepare(payload)
         except PayloadTooLargeError as error:
@@ -148,11 +144,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         """
         payload = _payload_of(message)
         session = self._session
-        self._require_loop()
-        session.require_started()
-        request_id = session.new_request_id()
-        if not session.sizes.are_current():
-            await session.sizes.refresh(session.use_sizes)
+        request_id = await self._begin_request()
         try:
             content = session.segmenter.prepare_ephemeral(payload)
         except PayloadTooLargeError as error:
@@ -163,7 +155,17 @@ class ReliableChannel(Listening, FileTransfers, Observed):
             session.refuse(request_id, message_id, EMPTY_REFUSED, ephemeral=True)
             return request_id
         session.require_started()
-        session.driver.post(lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now))
+        session.driver.post(lambda now: session.engine.send_ephemeral(request_id, message_id, content, now))
+        return request_id
+
+    async def _begin_request(self) -> ReliableSendId:
+        """The id of a new request, once messages are made for the size that the node's have now."""
+        session = self._session
+        self._require_loop()
+        session.require_started()
+        request_id = session.new_request_id()
+        if not session.sizes.are_current():
+            await session.sizes.refresh()
         return request_id
 
     async def delivered(

@@ -115,9 +115,10 @@ class Session:
             self._on_task_done,
             engine.count,
         )
+        parts.sizes.connect(self._use_sizes)
         self.driver.connect(
             take_in=self._arrivals.receive,
-            may_transmit=lambda: parts.sizes.look(self.use_sizes),
+            may_transmit=parts.sizes.look,
             may_hand_over=self._hand_over.may_begin,
         )
 
@@ -359,7 +360,7 @@ class Session:
         self._retrieval.on_missed(since_ns)
         self._arrivals.on_missed()
 
-    def use_sizes(self, budget: MessageBudget) -> None:
+    def _use_sizes(self, budget: MessageBudget) -> None:
         """The node's messages have another size: whatever is made of them from now on is divided so."""
         self.segmenter.use(budget.segmentation)
         self.driver.post(lambda now: self.engine.on_sizes_changed(budget, now))

@@ -21,8 +21,6 @@ from shardwire.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-Use = Callable[[MessageBudget], None]
-
 
 def too_large_text(size_bytes: int, bytes_max: int) -> str:
     return f"it is too large: {size_bytes} bytes, the node carries {bytes_max}"
@@ -30,6 +28,8 @@ def too_large_text(size_bytes: int, bytes_max: int) -> str:
 
 class MessageSizes:
     """Divides the node's messages when a channel is created, and again whenever the node changes their size.
+
+    `measure` comes before everything else, and `connect` before the node is asked again.
 
     Args:
         arguments: Of the channel; its node says how large its messages are, its config which segment size is wished
@@ -50,6 +50,11 @@ class MessageSizes:
         # The event loop itself refers to a task weakly.
         self._look_task: asyncio.Task[None] | None = None
         self.budget: MessageBudget
+        self._use: Callable[[MessageBudget], None]
+
+    def connect(self, use: Callable[[MessageBudget], None]) -> None:
+        """Names what is called with each new budget."""
+        self._use = use
 
     @property
     def payload_bytes_max(self) -> int:
@@ -74,11 +79,7 @@ class MessageSizes:
 
     def are_current(self) -> bool:
         """Whether messages may be made as `budget` says; else `refresh` comes first."""
-        return self._refusal is None and not self.have_changed()
-
-    def have_changed(self) -> bool:
-        """Whether the node says another size than when its messages were divided."""
-        return self._said_bytes() not in (None, self._size_bytes)
+        return self._refusal is None and self._said_bytes() in (None, self._size_bytes)
 
     def _said_bytes(self) -> int | None:
         """What the node says now; None where that is no size."""
@@ -91,20 +92,20 @@ class MessageSizes:
             return None
         return size_bytes if type(size_bytes) is int and 0 < size_bytes <= NODE_MESSAGE_BYTES_MAX else None
 
-    def look(self, use: Use) -> bool:
+    def look(self) -> bool:
         """Whether messages may be made now; begins to divide them anew where the node says another size."""
         # Asked once: it may say something else the next time.
         said_bytes = self._said_bytes()
         if said_bytes in (None, self._size_bytes):
             return self._refusal is None
         if self._look_task is None:
-            self._look_task = asyncio.create_task(self._refresh_quietly(said_bytes, use))
+            self._look_task = asyncio.create_task(self._refresh_quietly(said_bytes))
         return False
 
-    async def _refresh_quietly(self, said_bytes: int | None, use: Use) -> None:
+    async def _refresh_quietly(self, said_bytes: int | None) -> None:
         try:
             async with self._measuring:
-                await self._follow(said_bytes, use)
+                await self._follow(said_bytes)
         finally:
             self._look_task = None
 
@@ -113,21 +114,18 @@ class MessageSizes:
         if self._look_task is not None:
             await end_tasks([self._look_task])
 
-    async def refresh(self, use: Use) -> None:
+    async def refresh(self) -> None:
         """Divides anew where the node says another size.
-
-        Args:
-            use: Called with the new budget, where there is one, before this returns.
 
         Raises:
             ConfigError: Its messages are too small to carry anything at present.
         """
         async with self._measuring:
-            await self._follow(self._said_bytes(), use)
+            await self._follow(self._said_bytes())
         if self._refusal is not None:
             raise self._refusal
 
-    async def _follow(self, size_bytes: int | None, use: Use) -> None:
+    async def _follow(self, size_bytes: int | None) -> None:
         before_bytes = self._size_bytes
         if size_bytes is None or size_bytes == before_bytes:
             return
@@ -148,7 +146,7 @@ class MessageSizes:
             logger.error("nothing can be sent: %s", error)
             self._refusal = error
         else:
-            use(self.budget)
+            self._use(self.budget)
 
     async def _measure_cipher(self) -> int:
         return await cipher_overhead_bytes(self._arguments.encryption, self.payload_bytes_max)
