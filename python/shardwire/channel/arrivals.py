@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from shardwire._native import HistoryEntry
 from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
-from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.storing.records import LAST_SEEN, LastSeenRecord
 from shardwire.sds import Now
@@ -26,7 +25,6 @@ class Arrivals:
     Args:
         driver: Queues them.
         engine: Takes them.
-        timeline: Told about single messages.
         last_seen_ns: The transport time that is stored.
         seen_until_ns: Tells, for a Unix time in ms, up to which transport time nothing was missed.
         forget: Told the hash of a message that was not kept.
@@ -36,14 +34,12 @@ class Arrivals:
         self,
         driver: Driver,
         engine: Engine,
-        timeline: Timeline,
         last_seen_ns: int,
         seen_until_ns: Callable[[int], int],
         forget: Callable[[bytes], None],
     ) -> None:
         self._driver = driver
         self._engine = engine
-        self._timeline = timeline
         self._stored_ns = last_seen_ns
         self._seen_until_ns = seen_until_ns
         self._forget = forget
@@ -124,7 +120,7 @@ class Arrivals:
     def _go_together(self, arrivals: Sequence[Arrival]) -> bool:
         """Whether there is room behind all of these, were each a message, and nobody observes what each brings."""
         size_bytes = sum([len(arrival.data) for arrival in arrivals])
-        return not self._timeline and self._engine.has_room(len(arrivals), size_bytes)
+        return not self._engine.timeline and self._engine.has_room(len(arrivals), size_bytes)
 
     def _receive(self, arrivals: Sequence[Arrival], now: Now) -> None:
         kept = self._engine.receive(arrivals, now)

@@ -20,7 +20,6 @@ from shardwire.channel.limits.node_limits import NodeMembership
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.observing.timeline import Timeline
-from shardwire.channel.parts import Parts
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.segmenter import ChannelSegmenter
@@ -205,16 +204,12 @@ def _assemble(
     # A time that has not come says nothing: the clock was ahead when it was stored.
     is_past = stored.last_seen_ns <= now.epoch_ms * NANOSECONDS_PER_MS
     session = Session(
-        Parts(
-            arguments,
-            sizes=sizes,
-            engine=Engine(config, machine, quota, timeline, peer_log, arguments.sender_id, now, writer.stores),
-            quota=quota,
-            segmenter=ChannelSegmenter(sizes.budget.segmentation, first_parity),
-            subscriptions=Subscriptions(channel, machine.listen_for),
-            timeline=timeline,
-            writer=writer,
-            last_seen_ns=stored.last_seen_ns if is_past else 0,
-        )
+        arguments,
+        sizes,
+        Engine(config, machine, quota, timeline, peer_log, arguments.sender_id, now, writer.stores),
+        ChannelSegmenter(sizes.budget.segmentation, first_parity),
+        Subscriptions(channel, machine.listen_for),
+        writer,
+        last_seen_ns=stored.last_seen_ns if is_past else 0,
     )
     return session

@@ -94,7 +94,7 @@ class Engine:
         self.own_sends: OwnSends = machine.own_sends()
         self.quota = quota
         self._limit_notices = LimitNotices(machine, quota, peer_log)
-        self._timeline = timeline
+        self.timeline = timeline
         self._sender_id = sender_id
         self.notices = Notices(sender_id, now)
         self.active = False
@@ -144,10 +144,10 @@ class Engine:
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure", len(arrivals))
             return [False] * len(arrivals)
-        if self._timeline:
+        if self.timeline:
             for arrival in arrivals:
-                self._timeline.note_arrival(arrival.data, now.epoch_ms)
-        kept = self.machine.handle_messages(arrivals, now, observed=bool(self._timeline or self.meter.observers))
+                self.timeline.note_arrival(arrival.data, now.epoch_ms)
+        kept = self.machine.handle_messages(arrivals, now, observed=bool(self.timeline or self.meter.observers))
         self._settle(now)
         return kept
 
@@ -313,15 +313,15 @@ class Engine:
             case MessageDropped():
                 count_dropped(event.reason, self.peer_log)
             case SegmentSeen():
-                self._timeline.note(SegmentObservation.of(event, now.epoch_ms))
+                self.timeline.note(SegmentObservation.of(event, now.epoch_ms))
             case MessageGivenUp():
                 self._irretrievable.append(event.entry)
             case MessageFault():
                 tell_fault(event, self.peer_log)
             case ContentAcknowledged():
                 self.meter.on_acknowledged(event.send_id, now)
-                if self._timeline:
-                    self._timeline.note_acknowledged(event, self.own_sends.get(event.send_id), now.epoch_ms)
+                if self.timeline:
+                    self.timeline.note_acknowledged(event, self.own_sends.get(event.send_id), now.epoch_ms)
             case MissingDetected():
                 self._missing += event.entries
             case DependencyLost():
@@ -363,9 +363,9 @@ class Engine:
 
     def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
         """Tells observers about one of our messages."""
-        if self._timeline:
+        if self.timeline:
             send = None if transmit.send_id is None else self.own_sends.get(transmit.send_id)
-            self._timeline.note_transmit(stage, transmit, send, self._sender_id, now.epoch_ms)
+            self.timeline.note_transmit(stage, transmit, send, self._sender_id, now.epoch_ms)
 
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by

@@ -32,7 +32,7 @@ class Observed:
                 thread.
         """
         self._check(observer)
-        return self._session.timeline.observe(observer)
+        return self._session.engine.timeline.observe(observer)
 
     def observe_sds(self, observer: SdsObserver) -> Unsubscribe:
         """Tells `observer` of every SDS message that leaves and arrives: its kind, sender, place and causal history.
@@ -47,7 +47,7 @@ class Observed:
                 thread.
         """
         self._check(observer)
-        return self._session.timeline.observe_sds(observer)
+        return self._session.engine.timeline.observe_sds(observer)
 
     def measure(self, observer: MeasurementObserver) -> Unsubscribe:
         """Tells `observer` how long things take and how large they are (`METRICS` names what), for histograms.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shardwire.channel.parts import Parts
+from shardwire.channel.arguments import ChannelArguments
+from shardwire.channel.engine import Engine
 from shardwire.channel.sending.dispatch import Dispatcher
+from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.outcomes import DispatchOutcome, Stored
 from shardwire.channel.sending.requests import Requests
 from shardwire.channel.sending.sealing import Sealer
@@ -17,9 +19,9 @@ class Outflow:
     """Steps 3 to 5 of 003, Outgoing message processing.
 
     Args:
-        parts: Of the channel.
-        may_try: Whether the node is worth a try; while it is not, what is queued stays where it is.
-        is_wanted: Whether anybody waits for a transmit still.
+        arguments: Of the channel.
+        sizes: How large messages may be.
+        engine: Says whether the node is worth a try, and whether anybody waits for a transmit still.
         may_leave: Asked at the last moment whether it is still to leave.
         report: Told the outcome of every transmit, once, and of every content that a store has.
 
@@ -29,26 +31,33 @@ class Outflow:
 
     def __init__(
         self,
-        parts: Parts,
-        may_try: Callable[[], bool],
-        is_wanted: Callable[[Transmit], bool],
+        arguments: ChannelArguments,
+        sizes: MessageSizes,
+        engine: Engine,
         may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome | Stored], None],
     ) -> None:
-        arguments, peer_log = parts.arguments, parts.engine.peer_log
+        machine, monotonic_ms = engine.machine, arguments.clock.monotonic_ms
+
+        def may_try() -> bool:
+            return machine.may_try(monotonic_ms())
+
+        def is_wanted(transmit: Transmit) -> bool:
+            return machine.is_handed_out(transmit.transmit_id)
+
         self.requests = Requests(report)
         self._dispatcher = Dispatcher(
             arguments.node,
             arguments.content_topic,
             arguments.envelope_meta,
-            parts.quota,
+            engine.quota,
             self.requests,
             may_try,
             may_leave,
             report,
         )
         self._sealer = Sealer(
-            arguments.encryption, parts.sizes, may_try, is_wanted, self._dispatcher.submit, report, peer_log
+            arguments.encryption, sizes, may_try, is_wanted, self._dispatcher.submit, report, engine.peer_log
         )
 
     def submit(self, transmit: Transmit) -> None:

@@ -8,22 +8,27 @@ from dataclasses import replace
 from typing import Any
 
 from shardwire.channel.announcements import Announcements
+from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected, Outcome
 from shardwire.channel.commits import Commits
 from shardwire.channel.driver import Driver
+from shardwire.channel.engine import Engine
 from shardwire.channel.hand_over import HandOver
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.node_link import NodeLink
 from shardwire.channel.observing.metric_names import MEASUREMENTS, METRICS
+from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.outflow import Outflow
-from shardwire.channel.parts import Parts
 from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.retrieval import Retrieval
+from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.channel.sending.request_ids import new_request_id
 from shardwire.channel.sending.segment_size import MessageBudget
+from shardwire.channel.sending.segmenter import ChannelSegmenter
+from shardwire.channel.storing.writer import Writer
 from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.channel.withdrawals import Withdrawals
 from shardwire.config import ChannelConfig
@@ -47,24 +52,39 @@ class Session:
 
     Out: `segmenter`, `driver` (which calls `engine`), outflow, node. In: reception, or retrieval where a store has the
     message, arrivals, `driver`, hand-over, application.
+
+    Args:
+        arguments: Of the channel.
+        sizes: How large messages may be.
+        engine: The channel without I/O.
+        segmenter: Divides messages.
+        subscriptions: Who listens.
+        writer: Where changes are stored.
+        last_seen_ns: Transport time up to which an earlier life missed nothing; 0 for never.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        arguments, engine = parts.arguments, parts.engine
-        config, clock, machine = arguments.config, arguments.clock, engine.machine
+    def __init__(
+        self,
+        arguments: ChannelArguments,
+        sizes: MessageSizes,
+        engine: Engine,
+        segmenter: ChannelSegmenter,
+        subscriptions: Subscriptions,
+        writer: Writer,
+        last_seen_ns: int,
+    ) -> None:
+        config, clock = arguments.config, arguments.clock
         self.channel_id = arguments.channel_id
         self.content_topic = arguments.content_topic
         self.sender_id = arguments.sender_id
-        self.sizes = parts.sizes
+        self.sizes = sizes
         self.engine = engine
-        self.segmenter = parts.segmenter
-        self.subscriptions = parts.subscriptions
-        self.timeline = parts.timeline
+        self.segmenter = segmenter
+        self.subscriptions = subscriptions
         self._config = config
         self._clock = clock
         self._rng = arguments.rng
-        self._writer = parts.writer
-        self._quota = parts.quota
+        self._writer = writer
 
         self._life_tasks: dict[str, asyncio.Task[None]] = {}
         self._started = False
@@ -79,16 +99,10 @@ class Session:
 
         # Each part is given those that were made before it. All post to the driver: it stands first, and is told last
         # which of them it calls.
-        commits = Commits(engine, parts.writer, clock, self._carry_out)
+        commits = Commits(engine, writer, clock, self._carry_out)
         self.driver = Driver(engine, commits, clock, config.sync.process_task_min_elapse_ms)
         self.withdrawals = Withdrawals(self.driver, engine, clock)
-        self._outflow = Outflow(
-            parts,
-            lambda: machine.may_try(clock.monotonic_ms()),
-            lambda transmit: machine.is_handed_out(transmit.transmit_id),
-            self.withdrawals.may_leave,
-            self._on_outcome,
-        )
+        self._outflow = Outflow(arguments, sizes, engine, self.withdrawals.may_leave, self._on_outcome)
         self._reception = Reception(
             arguments.content_topic,
             arguments.envelope_meta,
@@ -99,13 +113,11 @@ class Session:
             self._on_missed,
             engine.peer_log,
         )
-        self._arrivals = Arrivals(
-            self.driver, engine, parts.timeline, parts.last_seen_ns, self._seen_until_ns, self._reception.forget
-        )
-        self._retrieval = Retrieval(arguments, self._reception, self._arrivals, parts.last_seen_ns)
-        stores, is_closed = parts.writer.stores, lambda: self.is_closed
-        self._hand_over = HandOver(self.driver, engine, parts.subscriptions, clock, stores, is_closed, self._is_ending)
-        self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
+        self._arrivals = Arrivals(self.driver, engine, last_seen_ns, self._seen_until_ns, self._reception.forget)
+        self._retrieval = Retrieval(arguments, self._reception, self._arrivals, last_seen_ns)
+        stores, is_closed = writer.stores, lambda: self.is_closed
+        self._hand_over = HandOver(self.driver, engine, subscriptions, clock, stores, is_closed, self._is_ending)
+        self._announcements = Announcements(subscriptions, self.waiters, self._on_announced)
         self._link = NodeLink(
             arguments,
             self._outflow,
@@ -115,10 +127,10 @@ class Session:
             self._on_task_done,
             engine.count,
         )
-        parts.sizes.connect(self._use_sizes)
+        sizes.connect(self._use_sizes)
         self.driver.connect(
             take_in=self._arrivals.receive,
-            may_transmit=parts.sizes.look,
+            may_transmit=sizes.look,
             may_hand_over=self._hand_over.may_begin,
         )
 
@@ -269,7 +281,7 @@ class Session:
             self._refuse_callers()
             self.subscriptions.end()
             await self.sizes.close()
-            await self._quota.leave()
+            await self.engine.quota.leave()
             await self._writer.close()
 
     def _refuse_callers(self) -> None:
@@ -329,7 +341,7 @@ class Session:
         for settled in collected.settlements:
             settled(None)
         for transmit in collected.transmits:
-            if self.timeline:
+            if self.engine.timeline:
                 self.engine.note("dispatched", transmit, self.driver.now())
             self._outflow.submit(transmit)
         self._outflow.resume()

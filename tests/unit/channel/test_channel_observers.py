@@ -90,7 +90,7 @@ def test_messages_of_other_channels_and_what_is_none_are_not_told() -> None:
     async def scenario(world: World) -> None:
         alice, bob = await world.join("alice"), await world.join("bob")
         messages, _ = watch(bob)
-        timeline = bob._session.timeline
+        timeline = bob._session.engine.timeline
         for data in (b"", b"\xff" * 40, b"\x0a\x05alice"):
             timeline.note_arrival(data, 1)
         assert messages == []

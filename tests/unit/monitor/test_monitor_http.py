@@ -193,9 +193,9 @@ async def test_it_ends_with_browsers_that_look_and_takes_its_observers_with_it()
     async with a_channel() as channel, httpx.AsyncClient(trust_env=False) as client:
         async with asyncio.timeout(20), Monitor(channel) as monitor:
             looking = await client.send(client.build_request("GET", f"{monitor.url}events"), stream=True)
-            assert channel._session.timeline
+            assert channel._session.engine.timeline
         assert monitor.url == ""
-        assert not channel._session.timeline
+        assert not channel._session.engine.timeline
         await looking.aclose()
 
 
