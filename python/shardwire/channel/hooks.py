@@ -175,6 +175,17 @@ def callable_name(value: object) -> str:
     return name if isinstance(name, str) else type(value).__name__
 
 
+def observe_with(observer: T, observers: list[T]) -> Callable[[], None]:
+    """Adds an observer to those there are; the returned function removes it."""
+    observers.append(observer)
+
+    def remove() -> None:
+        if observer in observers:
+            observers.remove(observer)
+
+    return remove
+
+
 def tell(observers: Iterable[Callable[[T], None]], observation: T, kind: str, log: logging.Logger) -> None:
     """Tells every observer; what one raises is logged, with where it was and without its text, and stops nothing."""
     for observer in list(observers):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardwire.channel.hooks import tell
+from shardwire.channel.hooks import observe_with, tell
 from shardwire.channel.observing.metric_names import MetricName
 from shardwire.sds import Now, Transmit, TransmitKind
 
@@ -55,13 +55,7 @@ class Meter:
 
     def observe(self, observer: MeasurementObserver) -> Callable[[], None]:
         """Adds an observer; the returned function removes it."""
-        self.observers.append(observer)
-
-        def remove() -> None:
-            if observer in self.observers:
-                self.observers.remove(observer)
-
-        return remove
+        return observe_with(observer, self.observers)
 
     def record(self, name: MetricName, value: int) -> None:
         measurement = Measurement(name, value)
@@ -93,15 +87,14 @@ class Meter:
 
     def on_registered(self, send_id: str, size_bytes: int, submitted_ms: int) -> None:
         """A message is on its way; `send` was called at this monotonic time."""
-        if self.observers:
-            self.record("message_size_bytes", size_bytes)
-            self._sends[send_id] = (submitted_ms, False)
-            if len(self._sends) > FOLLOWED_SENDS_MAX:
-                self._sends.popitem(last=False)
+        self.record("message_size_bytes", size_bytes)
+        self._sends[send_id] = (submitted_ms, False)
+        if len(self._sends) > FOLLOWED_SENDS_MAX:
+            self._sends.popitem(last=False)
 
     def on_dispatched(self, transmit: Transmit, now: Now) -> None:
         """A message was handed to the node."""
-        if not self or transmit.ordinal is None or transmit.kind is TransmitKind.EPHEMERAL:
+        if transmit.ordinal is None or transmit.kind is TransmitKind.EPHEMERAL:
             return
         self.record("segment_size_bytes", len(transmit.payload))
         since = self._sends.get(transmit.send_id or "")
@@ -110,7 +103,7 @@ class Meter:
 
     def on_acknowledged(self, send_id: str, now: Now) -> None:
         since = self._sends.get(send_id)
-        if self and since is not None and not since[1]:
+        if since is not None and not since[1]:
             self._sends[send_id] = (since[0], True)
             self.record("acknowledged_ms", now.monotonic_ms - since[0])
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
 from shardwire._native import SdsMessage, SegmentSeen, SendProgress
-from shardwire.channel.hooks import tell
+from shardwire.channel.hooks import observe_with, tell
 from shardwire.config import SdsWireFormat
 from shardwire.sds import ContentAcknowledged, Transmit
 
@@ -90,7 +90,6 @@ class SdsObservation:
 
 Observer = Callable[[SegmentObservation], None]
 SdsObserver = Callable[[SdsObservation], None]
-T = TypeVar("T")
 
 
 class Timeline:
@@ -112,28 +111,16 @@ class Timeline:
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Adds an observer of segments; the returned function removes it."""
-        return _add(observer, self._observers)
+        return observe_with(observer, self._observers)
 
     def observe_sds(self, observer: SdsObserver) -> Callable[[], None]:
         """Adds an observer of SDS messages; the returned function removes it."""
-        return _add(observer, self._sds_observers)
+        return observe_with(observer, self._sds_observers)
 
     def note_acknowledged(self, event: ContentAcknowledged, send: SendProgress | None, at_ms: int) -> None:
         """A participant acknowledged a segment of ours."""
-        data_count, content_count = (send.data_count, send.content_count) if send else (None, None)
-        self.note(
-            SegmentObservation(
-                "acknowledged",
-                event.send_id,
-                event.ordinal,
-                event.by,
-                at_ms,
-                0,
-                data_count,
-                content_count,
-                event.message_id,
-            )
-        )
+        place = event.send_id, event.ordinal
+        self._note_own("acknowledged", place, send, event.by, at_ms, 0, event.message_id)
 
     def note_transmit(
         self, stage: SegmentStage, transmit: Transmit, send: SendProgress | None, sender_id: str, at_ms: int
@@ -141,22 +128,24 @@ class Timeline:
         """A message of ours leaves, or has left."""
         if stage == "dispatched":
             self._note_sds("sent", transmit.payload, at_ms)
-        send_id, ordinal = transmit.send_id, transmit.ordinal
-        if send_id is not None and ordinal is not None:
-            data_count, content_count = (send.data_count, send.content_count) if send else (None, None)
-            self.note(
-                SegmentObservation(
-                    stage,
-                    send_id,
-                    ordinal,
-                    sender_id,
-                    at_ms,
-                    transmit.attempt,
-                    data_count,
-                    content_count,
-                    transmit.message_id,
-                )
-            )
+        if transmit.send_id is not None and transmit.ordinal is not None:
+            place = transmit.send_id, transmit.ordinal
+            self._note_own(stage, place, send, sender_id, at_ms, transmit.attempt, transmit.message_id)
+
+    def _note_own(
+        self,
+        stage: SegmentStage,
+        place: tuple[str, int],
+        send: SendProgress | None,
+        participant: str,
+        at_ms: int,
+        attempt: int,
+        message_id: str,
+    ) -> None:
+        """A segment of ours, by its send and its place in that, got further."""
+        send_id, ordinal = place
+        data, total = (send.data_count, send.content_count) if send else (None, None)
+        self.note(SegmentObservation(stage, send_id, ordinal, participant, at_ms, attempt, data, total, message_id))
 
     def note(self, observation: SegmentObservation) -> None:
         tell(self._observers, observation, "segment", logger)
@@ -184,13 +173,3 @@ class Timeline:
             at_ms,
         )
         tell(self._sds_observers, observation, "SDS message", logger)
-
-
-def _add(observer: T, observers: list[T]) -> Callable[[], None]:
-    observers.append(observer)
-
-    def remove() -> None:
-        if observer in observers:
-            observers.remove(observer)
-
-    return remove
