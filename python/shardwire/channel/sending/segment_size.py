@@ -36,13 +36,11 @@ class MessageBudget:
     """How one transport message is divided.
 
     Attributes:
-        sds_bytes_max: The largest SDS message that still fits once encrypted and enveloped.
         header_bytes_max: What SDS may add to a content.
         segmentation: The configuration with the segment size that is left.
         content_bytes_max: The largest content handed to SDS.
     """
 
-    sds_bytes_max: int
     header_bytes_max: int
     segmentation: SegmentationConfig
     content_bytes_max: int
@@ -150,7 +148,6 @@ def divide_message(
         has_parity=segmentation.enable_reed_solomon or config.parity_on_demand,
     )
     return MessageBudget(
-        sds_bytes_max=sds_bytes_max,
         header_bytes_max=sds_bytes_max - content,
         segmentation=replace(segmentation, segment_size_bytes=segment),
         content_bytes_max=content,
