@@ -18,7 +18,7 @@ from shardwire.channel.receiving.store_queries import StoreQueries, Walk
 from shardwire.config import SdsWireFormat
 from shardwire.errors import ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS
-from shardwire.node.protocol import ConnectionState, StoredMessage, StorePage, StoreQuery
+from shardwire.node.protocol import ConnectionState, StorePage, StoreQuery
 from shardwire.node.wake import Wake
 from shardwire.quoting import one_line
 
@@ -327,42 +327,32 @@ class Retrieval:
             while (page := await self._store.next_page(walk)) is not None:
                 for stored in sorted(page.messages, key=lambda message: message.timestamp_ns):
                     answered.add(stored.message_hash)
-                    data = await self._open(stored)
-                    if data is None:
+                    envelope = stored.envelope
+                    data = None if envelope is None else await self._reception.open(envelope, stored.message_hash)
+                    if envelope is None or data is None:
                         continue
                     message = self._decode(data)
                     if message is not None:
                         brought.add(message.message_id)
                         # Asked before it is taken in.
                         leads_back = leads_back or self._leads_back(message)
-                    await self._hand_on(stored, data)
+                    waiting = self._reception.hand_on(
+                        data, envelope.payload, stored.message_hash, stored.timestamp_ns, from_store=True
+                    )
+                    if waiting is not None:
+                        await waiting
         return answered, brought, leads_back
-
-    async def _open(self, stored: StoredMessage) -> bytes | None:
-        if stored.envelope is None:
-            return None
-        return await self._reception.open(stored.envelope, stored.message_hash)
-
-    async def _hand_on(self, stored: StoredMessage, data: bytes) -> None:
-        assert stored.envelope is not None
-        payload = stored.envelope.payload
-        waiting = self._reception.hand_on(data, payload, stored.message_hash, stored.timestamp_ns, from_store=True)
-        if waiting is not None:
-            await waiting
 
     async def _sleep(self) -> None:
         delay_ms = self._next_due_ms()
         timer = None
         if delay_ms is not None:
-            timer = asyncio.get_running_loop().call_later(max(1, delay_ms) / 1000, self._on_timer)
+            timer = asyncio.get_running_loop().call_later(max(1, delay_ms) / 1000, self._wake.set)
         try:
             await self._wake.wait()
         finally:
             if timer is not None:
                 timer.cancel()
-
-    def _on_timer(self) -> None:
-        self._wake.set()
 
     def _next_due_ms(self) -> int | None:
         """How long until something is due; None for never."""
