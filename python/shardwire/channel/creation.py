@@ -24,8 +24,7 @@ from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
-from shardwire.channel.storing.records import IDENTITY, IdentityRecord
-from shardwire.channel.storing.stored_state import StoredState
+from shardwire.channel.storing.records import IDENTITY, IdentityRecord, StoredState
 from shardwire.channel.storing.writer import Writer
 from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, ReliableChannelOptions, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
