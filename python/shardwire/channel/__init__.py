@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardwire.channel.creation import create_reliable_channel
 from shardwire.channel.creation_coroutine import ChannelCreation
-from shardwire.channel.limits.rate_limit import RateLimitStatus
+from shardwire.channel.limits.quota import RateLimitStatus
 from shardwire.channel.observing.event_iterator import EventIterator
 from shardwire.channel.observing.metric_names import GAUGES, MEASUREMENTS, METRICS
 from shardwire.channel.observing.metrics import Measurement

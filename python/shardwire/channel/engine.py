@@ -257,12 +257,11 @@ class Engine:
 
     def collect_changes(self) -> ChangedRecords:
         """Everything that must become durable, and nothing else."""
+        beside = self.quota.poll_persist()
         if not self._is_stored:
             self.machine.drop_changes()
-            self.quota.drop_changes()
             self._changes.clear()
             return _NOTHING
-        beside = self.quota.poll_persist()
         if self._changes:
             beside.update(self._changes)
             self._changes.clear()

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from shardwire.channel.file_transfers import FileTransfers
-from shardwire.channel.limits.rate_limit import RateLimitStatus
+from shardwire.channel.limits.quota import RateLimitStatus
 from shardwire.channel.listening import Listening
 from shardwire.channel.observed import Observed
 from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation

@@ -16,7 +16,7 @@ from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
 from shardwire.channel.hand_over import HandOver
 from shardwire.channel.hooks import end_tasks
-from shardwire.channel.limits.rate_limit import RateLimitStatus
+from shardwire.channel.limits.quota import RateLimitStatus
 from shardwire.channel.node_link import NodeLink
 from shardwire.channel.observing.metric_names import MEASUREMENTS, METRICS
 from shardwire.channel.observing.subscriptions import Subscriptions

@@ -9,7 +9,7 @@ import pytest
 
 from shardwire import SdsObservation, SegmentObservation
 from shardwire._native import HistoryEntry
-from shardwire.channel.limits.rate_limit import RateLimitStatus
+from shardwire.channel.limits.quota import RateLimitStatus
 from shardwire.channel.observing.timeline import SegmentStage
 from shardwire.events import (
     IrretrievableMessageEvent,

@@ -8,9 +8,29 @@ from dataclasses import dataclass
 from shardwire._native import Allowance
 from shardwire.channel.limits.limit import Limit, Member
 from shardwire.channel.limits.node_limits import NodeMembership
-from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.storing.records import RATE, Records
 from shardwire.sds import TransmitKind
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitStatus:
+    """The rate limit as it stands.
+
+    Attributes:
+        enabled: Whether it is enforced; the other fields are 0 where not.
+        used: Messages counted in this epoch.
+        total: The quota.
+        resets_at_ms: Unix time in ms at which the next epoch begins.
+        queued: Messages that wait to be dispatched for the first time.
+        queued_bytes: Their bytes.
+    """
+
+    enabled: bool
+    used: int
+    total: int
+    resets_at_ms: int
+    queued: int
+    queued_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +129,6 @@ class Quota:
         """The channel's own count, where it changed since the last call."""
         record = None if self._own is None else self._own[0].poll_record()
         return {} if record is None else {(RATE, b""): record.encode()}
-
-    def drop_changes(self) -> None:
-        """Where nothing is stored: in place of `poll_persist`."""
-        self.poll_persist()
 
     async def leave(self) -> None:
         """The channel is closed; what it used of its node's limit stays counted."""
