@@ -10,8 +10,7 @@ from functools import partial
 from typing import cast
 
 from shardwire._native import ChangedRecords, ChannelMachine
-from shardwire.channel.arguments import ChannelArguments
-from shardwire.channel.creation_arguments import check_arguments, persistence_of
+from shardwire.channel.arguments import ChannelArguments, check_arguments, persistence_of
 from shardwire.channel.creation_coroutine import ChannelCreation
 from shardwire.channel.engine import Engine
 from shardwire.channel.limits import node_limits

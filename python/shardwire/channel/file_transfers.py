@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
-from shardwire.channel.choice_of_config import without_sender
+from shardwire.channel.arguments import without_sender
 from shardwire.channel.hooks import callable_name, frames, is_ours, running_task
 from shardwire.channel.observing.subscriptions import check_callable
 from shardwire.config.checks import check_timeout_ms

@@ -345,7 +345,7 @@ def test_without_a_config_the_node_says_what_differs_from_the_defaults() -> None
 
 
 def test_the_default_persistence_warns_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwire.channel.creation_arguments._warned", set())
+    monkeypatch.setattr("shardwire.channel.arguments._warned", set())
 
     async def scenario(world: World) -> None:
         for name in ("alice", "bob", "carol"):

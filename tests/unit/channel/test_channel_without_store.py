@@ -224,7 +224,7 @@ def test_a_configuration_that_waits_for_a_store_is_told_of_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shardwire.channel.creation_arguments._warned", set())
+    monkeypatch.setattr("shardwire.channel.arguments._warned", set())
 
     async def scenario(world: World) -> None:
         world.network = MemoryNetwork(seed=7, store=store)
