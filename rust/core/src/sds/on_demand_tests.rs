@@ -910,3 +910,59 @@ fn a_send_that_is_restored_is_stored_as_it_is_but_for_what_is_made_again() {
         assert_eq!(own, expected.into_iter().collect());
     }
 }
+
+// --- who need not have it -------------------------------------------------------------------------
+
+#[test]
+fn who_is_to_have_it_is_heard_however_many_strangers_spoke_before() {
+    for (says, expected) in [
+        (lacks("carol", ONE, 2), (200, Wants(2))),
+        (names("carol", &first([0, 1])), (110, Wants(2))),
+    ] {
+        let mut bob = sent(&["carol"], 4, 4, 3);
+        bob.now_ms = 1;
+        for number in 0..super::outgoing::PARTICIPANTS_PER_SEND_MAX {
+            let name = format!("stranger {number}");
+            bob.hear(names(&name, &first([0])));
+            bob.hear(lacks(&name, ONE, 4));
+        }
+        hear_at(&mut bob, 10, says);
+        assert_eq!(seen_until(&mut bob, 200, false), [expected]);
+    }
+}
+
+/// What is seen of a send that nobody answers who is to have it.
+fn seen_beside(strangers: bool, sends: impl Fn(&mut Bob)) -> Vec<(i64, What)> {
+    let mut bob = bob_for(&["carol"]);
+    sends(&mut bob);
+    bob.leaving();
+    let mut seen = Vec::new();
+    for number in 0..200 {
+        seen.extend(seen_until(&mut bob, number * 50, true));
+        let name = format!("stranger {number}");
+        if strangers {
+            bob.hear(match number % 2 {
+                0 => names(&name, &first([0])),
+                _ => lacks(&name, ONE, 2),
+            });
+        }
+    }
+    for (_, what) in &mut seen {
+        if let GivesUp(unacknowledged) = what {
+            unacknowledged.retain(|ordinal| *ordinal != 0);
+        }
+    }
+    seen
+}
+
+#[test]
+fn a_send_that_nobody_answers_who_is_to_have_it_goes_on_alike_whatever_strangers_say() {
+    let on_demand = |bob: &mut Bob| send(bob, 4, 4, 300);
+    let by_content = |bob: &mut Bob| drop(bob.machine.send(ONE, contents(12, ONE), 12).unwrap());
+    let ways: [&dyn Fn(&mut Bob); 2] = [&on_demand, &by_content];
+    for sends in ways {
+        let alone = seen_beside(false, sends);
+        assert!(matches!(alone.last(), Some((_, GivesUp(_)))), "{alone:?}");
+        assert_eq!(seen_beside(true, sends), alone);
+    }
+}

@@ -493,9 +493,10 @@ impl Outgoing {
         log: &mut Log,
         events: &mut VecDeque<Event>,
     ) {
+        let counts = self.quorum.counts(by);
         let send = &mut self.sends[handle];
         let mut speaks = false;
-        if !send.finished && !send.acknowledged.is_complete(by) {
+        if counts && !send.finished && !send.acknowledged.is_complete(by) {
             let count = send.contents.len();
             if let Some(demand) = &mut send.demand {
                 speaks = demand.on_named(by, monotonic_ms);
@@ -509,7 +510,7 @@ impl Outgoing {
         }
         let held = send.acknowledged.add(by, ordinal);
         if let Some(held) = held {
-            if let Some(demand) = &mut send.demand {
+            if let Some(demand) = send.demand.as_mut().filter(|_| counts) {
                 demand.on_news();
                 // With half of it what it names counts as all that came.
                 speaks |= held == send.contents_needed.div_ceil(2);
@@ -559,8 +560,8 @@ impl Outgoing {
         let send = &mut self.sends[handle];
         let lacking = lacking.min(send.contents_needed);
         let count = send.contents.len();
-        if send.finished {
-            // Nobody waits for what is said of it.
+        if send.finished || !self.quorum.counts(by) {
+            // Nobody waits for what is said of it, or for what they say who need not have it.
         } else if let Some(demand) = &mut send.demand {
             if demand.on_stated(by, lacking, monotonic_ms) {
                 let (_, mut around) = self.around_on_demand();

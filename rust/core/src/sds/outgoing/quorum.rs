@@ -41,6 +41,12 @@ impl Quorum {
         matches!(self, Quorum::Named(names) if names.contains(name))
     }
 
+    /// Whether what `name` lacks of a send decides how that goes on: where receivers are named, what others say
+    /// tells nothing of them.
+    pub fn counts(&self, name: &Arc<str>) -> bool {
+        !self.is_named() || self.names(name)
+    }
+
     /// Whether a send is delivered.
     pub fn is_delivered(&self, acknowledged: &Acknowledged) -> bool {
         match self {
