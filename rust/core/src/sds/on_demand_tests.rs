@@ -911,7 +911,28 @@ fn a_send_that_is_restored_is_stored_as_it_is_but_for_what_is_made_again() {
     }
 }
 
-// --- who need not have it -------------------------------------------------------------------------
+// --- who says that it lacks much, and who need not have it -----------------------------------------
+
+#[test]
+fn whoever_says_that_one_came_of_all_that_went_has_no_more_sent_than_some_for_each() {
+    const NEEDED: u32 = 100;
+    let by_number = |lacking| lacks("carol", ONE, lacking);
+    let by_names = |lacking| names("carol", &first(0..NEEDED - lacking));
+    let ways: [&dyn Fn(u32) -> crate::wire::sds::Message; 2] = [&by_number, &by_names];
+    for says in ways {
+        // With parity, and where no more of it can be made.
+        let mut bob = sent(&["carol"], NEEDED, NEEDED, 60);
+        let mut left = 0;
+        for lacking in (1..NEEDED).rev() {
+            let now_ms = bob.now_ms + 10;
+            hear_at(&mut bob, now_ms, says(lacking));
+            let seen = seen_until(&mut bob, now_ms + 2 * WINDOW_MS, true);
+            let leaves = |(_, what): &&(i64, What)| matches!(what, Leaves(_));
+            left += seen.iter().filter(leaves).count();
+        }
+        assert!(left <= 8 * NEEDED as usize, "{left}");
+    }
+}
 
 #[test]
 fn who_is_to_have_it_is_heard_however_many_strangers_spoke_before() {

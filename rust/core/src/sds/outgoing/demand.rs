@@ -10,6 +10,12 @@ const INQUIRIES_MAX: u32 = 2;
 /// As many where anybody says numbers: an inquiry is what is answered, and a content only tells those
 /// who have everything what they know.
 const INQUIRIES_OF_SPEAKERS_MAX: u32 = 5;
+/// For the sake of one receiver what makes the send whole goes so many times, and so many contents more for each that
+/// came: of three in four that are lost all goes again that is lacking. Without a bound whoever says after each answer
+/// that one content came of it would have nearly all of the send go for every one.
+const SENT_FOR_EACH: u32 = 4;
+/// What is beyond that goes by so few at once.
+const SENT_IN_VAIN: u32 = 4;
 
 /// What the sender of one send knows of how much its receivers lack, while further contents of it can
 /// be made.
@@ -35,6 +41,9 @@ pub struct Demand {
     silent_rounds: u32,
     inquiries: u32,
     has_news: bool,
+    /// How many contents went for those who were known to lack some, and how many of them for each.
+    sent: u32,
+    sent_for: HashMap<Arc<str>, u32>,
     /// How many contents the owner was asked for.
     pub wanted: u32,
     /// Whether what was lacked of it at first counted for the messages after it.
@@ -44,10 +53,22 @@ pub struct Demand {
 /// What is known of those who are to have the send.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// The most that any of them is known to lack.
-    pub most: u32,
+    /// How many contents each lacks of whom that is known.
+    pub lacking: Vec<(Arc<str>, u32)>,
     /// Whether of some of them nothing is known since the last content left.
     pub is_unknown: bool,
+    /// How many are to have it.
+    pub receivers: usize,
+    /// How many contents make the send whole.
+    pub contents_needed: u32,
+}
+
+impl Need {
+    /// The most that any of them is known to lack.
+    pub fn most(&self) -> u32 {
+        let lacking = self.lacking.iter().map(|(_, lacking)| *lacking);
+        lacking.max().unwrap_or(0)
+    }
 }
 
 /// What is done about it.
@@ -74,6 +95,8 @@ impl Demand {
             silent_rounds: 0,
             inquiries: 0,
             has_news: false,
+            sent: 0,
+            sent_for: HashMap::default(),
             wanted: 0,
             is_counted: false,
         }
@@ -172,15 +195,38 @@ impl Demand {
             true => INQUIRIES_MAX,
             false => INQUIRIES_OF_SPEAKERS_MAX,
         };
-        if need.most == 0 && self.inquiries < inquiries_max {
+        let most = need.most();
+        if most == 0 && self.inquiries < inquiries_max {
             self.inquiries += 1;
             return Answer::Inquiry;
         }
         self.inquiries = 0;
         self.silent_rounds += 1;
+        if most > 0 {
+            return Answer::Contents(self.serve(need));
+        }
         // More each time for those who never say how much they lack: peers that know nothing of it.
-        let guessed = 1 << (self.silent_rounds - 1).min(8);
-        Answer::Contents(if need.most == 0 { guessed } else { need.most })
+        Answer::Contents(1 << (self.silent_rounds - 1).min(8))
+    }
+
+    /// The largest of what goes for each that is known to lack some.
+    fn serve(&mut self, need: &Need) -> u32 {
+        let mut most = 0;
+        for (name, lacking) in &need.lacking {
+            // Names are free to forge: once as many were served as are to have it, all that went counts for a new one.
+            let before = match self.sent_for.len() < need.receivers {
+                true => 0,
+                false => self.sent,
+            };
+            let sent = self.sent_for.entry(Arc::clone(name)).or_insert(before);
+            let came = need.contents_needed.saturating_sub(*lacking);
+            let worth = SENT_FOR_EACH.saturating_mul(need.contents_needed.saturating_add(came));
+            let share = (*lacking).min(worth.saturating_sub(*sent).max(SENT_IN_VAIN));
+            *sent = sent.saturating_add(share);
+            most = most.max(share);
+        }
+        self.sent = self.sent.saturating_add(most);
+        most
     }
 }
 
@@ -189,10 +235,38 @@ mod tests {
     use super::*;
 
     fn needs(most: u32) -> Need {
+        needs_of(&[("bob", most)], 64)
+    }
+
+    /// What each lacks of a send that so many contents make whole.
+    fn needs_of(lacking: &[(&str, u32)], contents_needed: u32) -> Need {
+        let lacking = lacking.iter().filter(|(_, lacking)| *lacking > 0);
+        let lacking: Vec<_> = lacking
+            .map(|(name, lacking)| ((*name).into(), *lacking))
+            .collect();
         Need {
-            most,
-            is_unknown: most == 0,
+            is_unknown: lacking.is_empty(),
+            lacking,
+            receivers: 1,
+            contents_needed,
         }
+    }
+
+    /// How many go to each of these in turn, who say something new every time.
+    fn shares<'a>(
+        said: impl IntoIterator<Item = (&'a str, u32)>,
+        contents_needed: u32,
+    ) -> Vec<u32> {
+        let mut demand = Demand::new(1_000, contents_needed);
+        let said = said.into_iter().map(|(name, lacking)| {
+            demand.on_news();
+            demand.answer(&needs_of(&[(name, lacking)], contents_needed), 5)
+        });
+        let counts = said.map(|answer| match answer {
+            Answer::Contents(count) => count,
+            other => panic!("{other:?}"),
+        });
+        counts.collect()
     }
 
     #[test]
@@ -306,6 +380,64 @@ mod tests {
             Some(1),
             "it is known, however full the table is"
         );
+    }
+
+    #[test]
+    fn whoever_says_that_hardly_any_comes_is_sent_no_more_than_some_for_each() {
+        for needed in [1, 4, 20, 190, 60_000] {
+            let said = (1..=needed.min(190)).rev().map(|lacking| ("bob", lacking));
+            let sent = shares(said, needed)
+                .iter()
+                .map(|count| u64::from(*count))
+                .sum::<u64>();
+            let most = u64::from(2 * SENT_FOR_EACH * needed + SENT_IN_VAIN);
+            assert!(sent <= most, "{sent} of {needed}");
+        }
+    }
+
+    #[test]
+    fn of_three_in_four_that_are_lost_all_goes_again_that_is_lacking() {
+        for needed in [1_u32, 7, 100, 200] {
+            let lacking = std::iter::successors(Some(needed), |lacking| {
+                Some(lacking - lacking.div_ceil(4)).filter(|lacking| *lacking > 0)
+            });
+            // The first answers came to nothing.
+            let said = [needed; 3].into_iter().chain(lacking);
+            let said: Vec<_> = said.map(|lacking| ("bob", lacking)).collect();
+            let counts = said.iter().map(|(_, lacking)| *lacking);
+            assert_eq!(
+                shares(said.iter().copied(), needed),
+                counts.collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn nobody_is_sent_less_for_what_another_one_had_sent() {
+        let mut demand = Demand::new(1_000, 100);
+        let both = |mallory, carol| Need {
+            receivers: 2,
+            ..needs_of(&[("mallory", mallory), ("carol", carol)], 100)
+        };
+        for lacking in (50..100).rev() {
+            demand.on_news();
+            demand.answer(&both(lacking, 1), 5);
+        }
+        demand.on_news();
+        assert_eq!(
+            demand.answer(&both(49, 1), 5),
+            Answer::Contents(SENT_IN_VAIN)
+        );
+        demand.on_news();
+        assert_eq!(demand.answer(&both(48, 60), 5), Answer::Contents(60));
+    }
+
+    #[test]
+    fn a_name_that_is_new_brings_no_more_once_so_many_spoke_as_are_to_have_it() {
+        let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+        let said = names.iter().map(|name| (name.as_str(), 100));
+        let sent: u32 = shares(said, 100).iter().sum();
+        assert!(sent <= SENT_FOR_EACH * 100 + 100 * SENT_IN_VAIN, "{sent}");
     }
 
     #[test]

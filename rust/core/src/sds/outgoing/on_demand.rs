@@ -78,8 +78,8 @@ impl OnDemand {
         if around.waits_in_store(handle, monotonic_ms, participants) {
             return Review::Nothing;
         }
-        if need.most > 0 {
-            self.count_lacked(handle, need.most, around.sends);
+        if need.most() > 0 {
+            self.count_lacked(handle, need.most(), around.sends);
         }
         let rounds_max = around.unacknowledged.rounds_max();
         let send = &mut around.sends[handle];
@@ -187,7 +187,7 @@ impl Around<'_> {
         };
         let answered_ms = demand.asked_ms() + 2 * self.unacknowledged.window_ms();
         let at_ms = monotonic_ms.max(answered_ms);
-        if is_due_later(&send.contents, at_ms) && self.quorum.need(send).most > 0 {
+        if is_due_later(&send.contents, at_ms) && self.quorum.need(send).most() > 0 {
             self.look_again(handle, at_ms);
         }
     }

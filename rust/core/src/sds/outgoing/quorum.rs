@@ -100,12 +100,20 @@ impl Quorum {
 
     /// What those who are to have a send on demand lack of it.
     pub fn need(&self, send: &OutgoingSend) -> Need {
-        let mut need = Need::default();
+        let mut need = Need {
+            receivers: match self {
+                Quorum::Named(names) => names.len(),
+                Quorum::Count(count) => *count,
+            },
+            contents_needed: send.contents_needed,
+            ..Need::default()
+        };
         let Some(demand) = &send.demand else {
             return need;
         };
         let mut add = |name: &Arc<str>| match send.known_to_lack(name) {
-            Some(lacking) => need.most = need.most.max(lacking),
+            Some(0) => {}
+            Some(lacking) => need.lacking.push((Arc::clone(name), lacking)),
             None => need.is_unknown = true,
         };
         let acknowledged = &send.acknowledged;
@@ -261,7 +269,7 @@ mod tests {
             let quorum = Quorum::from(&delivered_when);
             let need = quorum.need(&send);
             assert_eq!(
-                (need.most, need.is_unknown),
+                (need.most(), need.is_unknown),
                 (most, is_unknown),
                 "{quorum:?}"
             );
