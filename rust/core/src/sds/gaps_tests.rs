@@ -597,3 +597,53 @@ fn of_a_send_nothing_is_held_once_what_was_asked_for_of_it_came_under_another_na
     bob.machine.poll_persist();
     assert_eq!(stat(&bob, "incoming_sends"), 1);
 }
+
+#[test]
+fn what_came_of_whom_histories_name_is_asked_for_no_more_though_another_began_its_send() {
+    // What mallory sends under the id is none of alice's.
+    for senders in [&["alice"][..], &["mallory", "alice"]] {
+        let mut bob = Bob::new();
+        hear_named(&mut bob, named_of(&id(ONE, 1), "alice"));
+        bob.hear(message("mallory", &id(ONE, 0), b"of mallory"));
+        for sender_id in senders {
+            assert_eq!(missing(&bob), [id(ONE, 1)], "{senders:?}");
+            bob.hear(message(sender_id, &id(ONE, 1), b"content"));
+        }
+        assert!(missing(&bob).is_empty(), "{senders:?}");
+        assert_eq!(bob.requests_until(1 << 24), []);
+    }
+}
+
+#[test]
+fn under_ids_made_of_contents_what_came_is_asked_for_no_more_whoever_sent_it() {
+    let mut bob = Bob::of(Config {
+        message_id: MessageIdRule::ContentSha256,
+        ..config()
+    });
+    hear_named(&mut bob, named_of("hash", "alice"));
+    bob.hear(message("carol", "hash", b"content"));
+    assert!(missing(&bob).is_empty());
+}
+
+#[test]
+fn what_came_so_and_found_no_room_is_missing_as_before() {
+    let mut bob = Bob::new();
+    hear_named(&mut bob, named_of(&id(ONE, 1), "alice"));
+    bob.hear(message("mallory", &id(ONE, 0), b"of mallory"));
+    refuse(&mut bob, message("alice", &id(ONE, 1), b"content"), false);
+    assert_eq!(missing(&bob), [id(ONE, 1)]);
+}
+
+/// Whose it is nobody said: it may be of the one who began the send.
+#[test]
+fn what_nobody_says_whose_it_is_is_asked_for_until_it_is_answered() {
+    let mut bob = Bob::new();
+    hear_named(&mut bob, named(&id(ONE, 1)));
+    bob.hear(message("mallory", &id(ONE, 0), b"of mallory"));
+    let came = message("alice", &id(ONE, 1), b"content");
+    bob.hear(came.clone());
+    assert_eq!(missing(&bob), [id(ONE, 1)]);
+    assert!(!bob.requests_until(10 * T_MAX_MS).is_empty());
+    bob.hear(came);
+    assert!(missing(&bob).is_empty());
+}

@@ -439,6 +439,15 @@ impl Incoming {
         if let Some(named) = named.or(stray) {
             self.stand_in(handle, named, around);
         }
+        if missed.is_some_and(|missed| missed != handle)
+            && let Some(held) = around.log.get(entry)
+            && let Some(missed) = self.missing.get(held.message_id.as_bytes())
+            && missed.entry.sender_id.as_deref() == Some(&*held.sender_id)
+        {
+            // It is what histories speak of, though another participant began a send of that id first.
+            let message_id = held.message_id.clone();
+            self.on_received(handle, &message_id, monotonic_ms, around);
+        }
         // It may have been all that was asked for of another send.
         for other in [named, stray, missed].into_iter().flatten() {
             self.drop_idle(other, around);

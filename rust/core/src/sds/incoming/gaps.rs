@@ -269,7 +269,8 @@ impl Incoming {
         }
     }
 
-    /// A content came of a send that has missing messages.
+    /// A content came of a send that has missing messages. What histories say is another participant's is
+    /// asked for still.
     pub(super) fn on_received(
         &mut self,
         send: SendRef,
@@ -277,11 +278,16 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        for name in around.asking.on_came(message_id, monotonic_ms) {
-            self.missing.note_changed(&name);
+        let missing = self.missing.get(message_id.as_bytes());
+        let sender_id = &self.sends[send].sender_id;
+        // Under ids made of contents it is the same, whoever sent it.
+        if !self.by_send || missing.is_none_or(|missing| !missing.is_anothers(sender_id)) {
+            for name in around.asking.on_came(message_id, monotonic_ms) {
+                self.missing.note_changed(&name);
+            }
+            let found = self.untrack(message_id.as_bytes(), around);
+            self.found = found.map(|missing| (missing, monotonic_ms));
         }
-        let found = self.untrack(message_id.as_bytes(), around);
-        self.found = found.map(|missing| (missing, monotonic_ms));
         if self.sends[send].contents.is_empty() {
             // The send speaks for itself now: what nobody named of it waits for the quiet rule. What
             // somebody did is asked for when its time comes, if it has not come by then.
