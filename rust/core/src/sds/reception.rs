@@ -212,7 +212,7 @@ impl Machine {
             self.asking.on_request(&wanted.message_id, monotonic_ms);
             // Another content than the one that is asked for may be held under the id.
             self.answering
-                .on_request(&wanted, &self.log, is_own, monotonic_ms);
+                .on_request((&wanted, &came.sender_id), &self.log, is_own, monotonic_ms);
         }
     }
 

@@ -40,6 +40,8 @@ pub struct Answering {
     /// An answer that came so lately may have overtaken the request for it.
     overtaken_ms: i64,
     me: Arc<str>,
+    /// In whose share is what nobody asked for in this life.
+    nobody: Arc<str>,
     answers: AnswerBuffer,
     /// When others asked for what is held here and was not heard again since.
     requested_ms: LinkedHashMap<Name, i64>,
@@ -63,6 +65,7 @@ impl Answering {
             wire_format: config.wire_format,
             overtaken_ms: config.window_ms(),
             me: Arc::clone(me),
+            nobody: "".into(),
             answers: AnswerBuffer::default(),
             requested_ms: LinkedHashMap::new(),
             heard_again: LinkedHashMap::new(),
@@ -102,7 +105,8 @@ impl Answering {
         if was_owed && self.standing.contains_key(&name) {
             return;
         }
-        self.on_request(entry, log, is_own, monotonic_ms);
+        let nobody = Arc::clone(&self.nobody);
+        self.on_request((entry, &nobody), log, is_own, monotonic_ms);
         if let Some((at_ms, _)) = self.answers.get(name.as_bytes()) {
             let offset_ms = if was_owed { 0 } else { at_ms - monotonic_ms };
             self.standing.insert(name, (STOOD_BY, offset_ms));
@@ -129,9 +133,8 @@ impl Answering {
             message_id: message_id.to_string(),
             ..HistoryEntry::default()
         };
-        let gone = self
-            .answers
-            .put(entry, monotonic_ms + self.t_max_ms + offset_ms);
+        let at_ms = monotonic_ms + self.t_max_ms + offset_ms;
+        let gone = self.answers.put(entry, &self.nobody, at_ms);
         self.changed.replace(message_id.clone());
         self.changed.extend(gone);
     }
@@ -147,12 +150,12 @@ impl Answering {
         true
     }
 
-    /// Another participant asks for `entry`: what is held under its id is sent again at T_resp, where this
+    /// Another participant, `by`, asks for `entry`: what is held under its id is sent again at T_resp, where this
     /// participant answers for its sender. `is_own` tells whether it is a content of ours whose bytes the
     /// outgoing buffer has.
     pub fn on_request(
         &mut self,
-        entry: &HistoryEntry,
+        (entry, by): (&HistoryEntry, &Arc<str>),
         log: &Log,
         is_own: impl FnOnce() -> bool,
         monotonic_ms: i64,
@@ -173,7 +176,11 @@ impl Answering {
             self.requested_ms.pop_front();
         }
         let kept = || is_own() || log.has_original(message_id.as_bytes());
-        if self.answers.contains(message_id.as_bytes()) || !kept() {
+        if self.answers.contains(message_id.as_bytes()) {
+            self.answers.on_asked_again(message_id.as_bytes(), by);
+            return;
+        }
+        if !kept() {
             return;
         }
         // The request may not name the sender, or a false one; who holds the message knows it.
@@ -182,7 +189,8 @@ impl Answering {
             let offset_ms =
                 response_offset_ms(me, sender_id, message_id, self.t_max_ms, wire_format);
             let name = held.message_id.clone();
-            let gone = self.answers.put(entry.clone(), monotonic_ms + offset_ms);
+            let at_ms = monotonic_ms + offset_ms;
+            let gone = self.answers.put(entry.clone(), by, at_ms);
             self.changed.replace(name);
             self.changed.extend(gone);
         }
@@ -277,7 +285,8 @@ impl Answering {
         is_own: impl FnOnce() -> bool,
         monotonic_ms: i64,
     ) {
-        self.on_request(entry, log, is_own, monotonic_ms);
+        let nobody = Arc::clone(&self.nobody);
+        self.on_request((entry, &nobody), log, is_own, monotonic_ms);
         let name = Name::new(&entry.message_id);
         if self.answers.contains(name.as_bytes()) {
             self.changed.remove(&name);
@@ -350,7 +359,7 @@ mod tests {
     #[test]
     fn what_is_owed_already_is_stood_by_from_when_it_leaves() {
         let (mut answering, log) = holding();
-        answering.on_request(&entry(ID), &log, || false, 0);
+        answering.on_request((&entry(ID), &"carol".into()), &log, || false, 0);
         let owed_ms = due_ms(&answering).unwrap();
         answering.stand_by(&entry(ID), &log, || false, 10);
         assert_eq!(due_ms(&answering), Some(owed_ms));
@@ -361,15 +370,15 @@ mod tests {
     #[test]
     fn a_request_neither_moves_an_answer_that_is_owed_nor_makes_one_of_what_is_not_kept() {
         let (mut answering, mut log) = holding();
-        answering.on_request(&entry(ID), &log, || false, 0);
+        answering.on_request((&entry(ID), &"carol".into()), &log, || false, 0);
         let owed_ms = due_ms(&answering);
-        answering.on_request(&entry(ID), &log, || false, 10);
+        answering.on_request((&entry(ID), &"carol".into()), &log, || false, 10);
         assert!(owed_ms.is_some() && due_ms(&answering) == owed_ms);
         log.forget_original(&Name::new(ID));
         let mut answering = of_bob();
-        answering.on_request(&entry(ID), &log, || false, 0);
+        answering.on_request((&entry(ID), &"carol".into()), &log, || false, 0);
         assert_eq!(due_ms(&answering), None);
-        answering.on_request(&entry(ID), &log, || true, 0);
+        answering.on_request((&entry(ID), &"carol".into()), &log, || true, 0);
         assert!(due_ms(&answering).is_some());
     }
 
@@ -383,13 +392,13 @@ mod tests {
         for (at_ms, name) in (0..).zip(&names) {
             let (held, _) = log.add(name.clone(), "alice".into(), 1, None, 0);
             log.keep_original(held, vec![7; 10].into());
-            answering.on_request(&entry(name), &log, || false, at_ms);
+            answering.on_request((&entry(name), &"carol".into()), &log, || false, at_ms);
         }
         let (first, others) = names.split_first().unwrap();
         assert!(!answering.requested_ms.contains_key(first));
         assert!(others.iter().eq(answering.requested_ms.keys()));
         // Asked for again, it is the newest of them.
-        answering.on_request(&entry(&others[0]), &log, || false, 2_000);
+        answering.on_request((&entry(&others[0]), &"carol".into()), &log, || false, 2_000);
         assert_eq!(answering.requested_ms.front(), Some((&others[1], &2)));
         assert_eq!(answering.requested_ms.back(), Some((&others[0], &2_000)));
         for name in &names {
@@ -442,7 +451,9 @@ mod tests {
         answering.stand_by(&entry(ID), &log, || false, 0);
         let offset_ms = due_ms(&answering).unwrap();
         for number in 0..REPAIR_BUFFER_MAX {
-            let gone = answering.answers.put(entry(&format!("other {number}")), 0);
+            let gone = answering
+                .answers
+                .put(entry(&format!("other {number}")), &"".into(), 0);
             answering.changed.extend(gone);
         }
         assert_eq!(changed(&mut answering), [(ID.to_owned(), false)]);
@@ -464,7 +475,10 @@ mod tests {
     #[test]
     fn what_is_to_be_sent_once_more_is_stored_and_what_must_go_for_it_is_not() {
         let (mut answering, _, offset_ms) = crowded_out();
-        assert_eq!(answering.answers.put(entry("late"), i64::MAX), None);
+        assert_eq!(
+            answering.answers.put(entry("late"), &"".into(), i64::MAX),
+            None
+        );
         answering.on_answer(&Name::new(ID), 10);
         assert_eq!(due_ms(&answering), Some(10 + T_MAX_MS + offset_ms));
         let expected = [(ID.to_owned(), true), ("late".to_owned(), false)];
@@ -480,7 +494,7 @@ mod tests {
             for _ in 0..times {
                 answering.heard_again(&Name::new(ID), 0);
             }
-            answering.on_request(&entry(ID), &log, || false, wait_ms);
+            answering.on_request((&entry(ID), &"carol".into()), &log, || false, wait_ms);
             due_ms(&answering).is_some()
         };
         (0..)
@@ -512,7 +526,7 @@ mod tests {
         let (mut answering, log) = holding();
         let mut now_ms = 0;
         for times in 1..=ANSWERED_FREELY + 1 {
-            answering.on_request(&entry(ID), &log, || false, now_ms);
+            answering.on_request((&entry(ID), &"carol".into()), &log, || false, now_ms);
             now_ms = due_ms(&answering).unwrap();
             assert_eq!(answering.take_answer(now_ms), Some(Name::new(ID)));
             assert_eq!(answering.rests(ID, now_ms), times > ANSWERED_FREELY);
@@ -530,7 +544,12 @@ mod tests {
                 answering.heard_again(&Name::new(ID), 0);
             }
             answering.heard_again(&Name::new(ID), again_ms);
-            answering.on_request(&entry(ID), &log, || false, again_ms + 100);
+            answering.on_request(
+                (&entry(ID), &"carol".into()),
+                &log,
+                || false,
+                again_ms + 100,
+            );
             assert_eq!(due_ms(&answering).is_some(), is_forgotten);
         }
     }
@@ -542,7 +561,7 @@ mod tests {
         assert!(!answering.heard_again(&id, 0));
         let mut now_ms = T_MAX_MS;
         for (wait_ms, answers) in [(T_MAX_MS, true), (T_MAX_MS + 1, false)] {
-            answering.on_request(&entry(ID), &log, || false, now_ms);
+            answering.on_request((&entry(ID), &"carol".into()), &log, || false, now_ms);
             assert!(due_ms(&answering).is_some());
             now_ms += wait_ms;
             assert_eq!(answering.heard_again(&id, now_ms), answers);
@@ -557,7 +576,7 @@ mod tests {
         let answers = |config: Config| {
             let (_, log) = holding();
             let mut answering = Answering::new(&config, &"bob".into());
-            answering.on_request(&entry(ID), &log, || false, 0);
+            answering.on_request((&entry(ID), &"carol".into()), &log, || false, 0);
             answering.answers_held() == 1
         };
         let enable = |enable_repair| Config {
@@ -581,16 +600,51 @@ mod tests {
         for number in 0..REPAIR_BUFFER_MAX {
             let moment_ms = 2 * T_MAX_MS + number as i64;
             assert_eq!(
-                answering.answers.put(entry(&number.to_string()), moment_ms),
+                answering
+                    .answers
+                    .put(entry(&number.to_string()), &"carol".into(), moment_ms),
                 None
             );
         }
-        answering.on_request(&entry(ID), &log, || false, 0);
+        answering.on_request((&entry(ID), &"carol".into()), &log, || false, 0);
         let latest = (REPAIR_BUFFER_MAX - 1).to_string();
         assert_eq!(
             changed(&mut answering),
             [(ID.to_owned(), true), (latest, false)]
         );
+    }
+
+    #[test]
+    fn nobody_asks_for_so_much_that_what_others_are_owed_goes() {
+        const FEW: usize = 100;
+        let ids: Vec<String> = (0..3 * REPAIR_BUFFER_MAX)
+            .map(|number| format!("held {number}"))
+            .collect();
+        let mut log = Log::new(ids.len());
+        for id in &ids {
+            let (held, _) = log.add(Name::new(id), "alice".into(), 1, None, 0);
+            log.keep_original(held, vec![7; 10].into());
+        }
+        let (few, many) = ids.split_at(FEW);
+        // Mallory asks after carol, before her, and for what she asks for as well.
+        let (of_carol, of_mallory) = (("carol", few), ("mallory", many));
+        let orders = [
+            [of_carol, of_mallory, of_carol],
+            [of_mallory, of_carol, of_mallory],
+            [("mallory", &ids[..REPAIR_BUFFER_MAX]), of_carol, of_mallory],
+        ];
+        for order in orders {
+            let mut answering = of_bob();
+            for (by, asked) in order {
+                for id in asked {
+                    answering.on_request((&entry(id), &by.into()), &log, || false, 0);
+                }
+                answering.answers.audit();
+            }
+            assert_eq!(answering.answers_held(), REPAIR_BUFFER_MAX);
+            let mut owed = few.iter();
+            assert!(owed.all(|id| answering.answers.contains(id.as_bytes())));
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What is answered for others, and when.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashlink::LinkedHashMap;
 
 use super::rules::REPAIR_BUFFER_MAX;
 use crate::maps::HashMap;
@@ -12,11 +15,24 @@ use crate::wire::sds::HistoryEntry;
 const ANSWER_BYTES_PER_MS: usize = 1_024;
 const ANSWER_BURST_MS: i64 = 8_192;
 
-/// Entries by id, each with a moment; when full, the one with the latest moment goes.
+/// How many participants are looked at for the one that is owed most.
+const SHARES_MAX: usize = 100;
+
+/// One answer that is owed.
+#[derive(Debug)]
+struct Answer {
+    at_ms: i64,
+    entry: HistoryEntry,
+    asked_by: Arc<str>,
+}
+
+/// Entries by id, each with a moment and who asked; when full, whoever is owed most loses the latest of
+/// that, so that nobody asks for so much that what others are owed goes.
 #[derive(Debug, Default)]
 pub struct AnswerBuffer {
-    by_id: HashMap<Name, (i64, HistoryEntry)>,
+    by_id: HashMap<Name, Answer>,
     order: BTreeSet<(i64, Name)>,
+    shares: LinkedHashMap<Arc<str>, BTreeSet<(i64, Name)>>,
     /// Until when the bytes that left take the pace; nothing leaves before.
     paced_until_ms: Option<i64>,
 }
@@ -34,8 +50,8 @@ impl AnswerBuffer {
 
     /// When an answer is due, and what was asked for.
     pub fn get(&self, message_id: &[u8]) -> Option<(i64, &HistoryEntry)> {
-        let (at_ms, entry) = self.by_id.get(message_id)?;
-        Some((*at_ms, entry))
+        let answer = self.by_id.get(message_id)?;
+        Some((answer.at_ms, &answer.entry))
     }
 
     /// What is answered, and when, the earliest first.
@@ -44,32 +60,83 @@ impl AnswerBuffer {
     }
 
     /// Adds `entry`, which is not owed yet. Gives what had to go.
-    pub fn put(&mut self, entry: HistoryEntry, at_ms: i64) -> Option<Name> {
+    pub fn put(&mut self, entry: HistoryEntry, asked_by: &Arc<str>, at_ms: i64) -> Option<Name> {
         let name = Name::new(&entry.message_id);
+        let answer = Answer {
+            at_ms,
+            entry,
+            asked_by: Arc::clone(asked_by),
+        };
         self.order.insert((at_ms, name.clone()));
-        self.by_id.insert(name, (at_ms, entry));
+        self.share(name, answer);
         if self.order.len() <= REPAIR_BUFFER_MAX {
             return None;
         }
-        let (_, latest) = self.order.pop_last()?;
-        self.by_id.remove(&latest);
+        let latest = self.first_to_go(asked_by)?;
+        self.remove(&latest);
         Some(latest)
+    }
+
+    /// What is owed is asked for again: it is in the share of whoever is owed less.
+    pub fn on_asked_again(&mut self, message_id: &[u8], by: &Arc<str>) {
+        let size = |name: &Arc<str>| self.shares.get(name).map_or(0, BTreeSet::len);
+        let owed = self.by_id.get(message_id);
+        if owed.is_none_or(|owed| size(by) >= size(&owed.asked_by)) {
+            return;
+        }
+        let name = Name::from_wire(message_id);
+        if let Some(answer) = self.unshare(&name) {
+            let asked_by = Arc::clone(by);
+            self.share(name, Answer { asked_by, ..answer });
+        }
+    }
+
+    fn share(&mut self, name: Name, answer: Answer) {
+        let asked_by = Arc::clone(&answer.asked_by);
+        let share = self.shares.entry(asked_by).or_insert_with(BTreeSet::new);
+        share.insert((answer.at_ms, name.clone()));
+        self.by_id.insert(name, answer);
+    }
+
+    fn unshare(&mut self, name: &Name) -> Option<Answer> {
+        let answer = self.by_id.remove(name)?;
+        if let Some(share) = self.shares.get_mut(&answer.asked_by) {
+            share.remove(&(answer.at_ms, name.clone()));
+            if share.is_empty() {
+                self.shares.remove(&answer.asked_by);
+            }
+        }
+        Some(answer)
+    }
+
+    /// Of several that are owed as much `asked_by` loses, who asks for more.
+    fn first_to_go(&self, asked_by: &Arc<str>) -> Option<Name> {
+        let shares = self.shares.values().rev().take(SHARES_MAX);
+        let shares = shares.chain(self.shares.get(asked_by));
+        let (_, latest) = shares.max_by_key(|share| share.len())?.last()?;
+        Some(latest.clone())
     }
 
     /// Whether it was there.
     pub fn remove(&mut self, message_id: &Name) -> bool {
-        let Some((at_ms, _)) = self.by_id.remove(message_id) else {
+        let Some(answer) = self.unshare(message_id) else {
             return false;
         };
-        self.order.remove(&(at_ms, message_id.clone()))
+        self.order.remove(&(answer.at_ms, message_id.clone()))
     }
 
-    /// Each is where its moment puts it.
+    /// Each is where its moment puts it, and in the share of who asked.
     #[cfg(any(test, debug_assertions))]
     pub fn audit(&self) {
         let places = self.by_id.iter();
-        let places = places.map(|(name, (at_ms, _))| (*at_ms, name.clone()));
+        let places = places.map(|(name, answer)| (answer.at_ms, name.clone()));
         assert_eq!(self.order, places.collect());
+        for (asked_by, share) in &self.shares {
+            let is_its = |(_, name): &(i64, Name)| self.by_id[name].asked_by == *asked_by;
+            assert!(!share.is_empty() && share.iter().all(is_its));
+        }
+        let shared: usize = self.shares.values().map(BTreeSet::len).sum();
+        assert_eq!(self.order.len(), shared);
     }
 
     /// The moment of the first answer.
