@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ LOG_BYTES_MIN = 1 << 20
 LOG_BYTES_MAX = 32 << 20
 # Of the database file format: the first bytes name it, those from 68 on the application.
 _HEADER_BYTES = 100
+# Whoever closes a file takes away the locks that other instances of this process have on it. So each waits here until
+# a new file, which has none yet, is closed again.
+_MAKING = threading.Lock()
 
 
 class Database:
@@ -47,7 +51,7 @@ class Database:
     def __init__(self, path: Path, key: bytes | None = None) -> None:
         self._path = path
         _refuse_replacing_a_corrupt_file(path)
-        _refuse_another_kind_of_file(path)
+        _refuse_one_byte(path)
         _make_private(path)
         self.connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
@@ -62,8 +66,10 @@ class Database:
             self._limit_log(status.st_size)
             # What a killed process left.
             self.empty_log()
-        except BaseException:
+        except BaseException as error:
             self.connection.close()
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) == sqlite3.SQLITE_NOTADB:
+                _refuse_another_kind_of_file(path)
             raise
 
     def require_in_place(self) -> None:
@@ -177,15 +183,16 @@ def corruption(finding: str) -> sqlite3.DatabaseError:
 
 def _make_private(path: Path) -> None:
     """Makes the file, empty, for its owner alone whatever the umask; SQLite gives the log the same mode."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError:
-        # It is there already, with the mode that somebody gave it, or SQLite says what is wrong.
-        return
-    try:
-        os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
+    with _MAKING:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError:
+            # It is there already, with the mode that somebody gave it, or SQLite says what is wrong.
+            return
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
 
 
 def _refuse_replacing_a_corrupt_file(path: Path) -> None:
@@ -199,8 +206,22 @@ def _refuse_replacing_a_corrupt_file(path: Path) -> None:
         )
 
 
+def _refuse_one_byte(path: Path) -> None:
+    """SQLite takes a file of one byte for an empty one."""
+    try:
+        is_one_byte = path.is_file() and path.stat().st_size == 1
+    except OSError:
+        # SQLite says what is wrong with it.
+        return
+    if is_one_byte:
+        raise _no_database(path)
+
+
 def _refuse_another_kind_of_file(path: Path) -> None:
-    """A file given by mistake stays as it is; one that was a database of ours is a corrupt one."""
+    """A file given by mistake stays as it is; one that was a database of ours is a corrupt one.
+
+    Only for one that SQLite does not read: reading it here would take the locks of other instances away.
+    """
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -209,4 +230,8 @@ def _refuse_another_kind_of_file(path: Path) -> None:
         return
     ours = header[68:72] == schema.APPLICATION_ID.to_bytes(4, "big")
     if header and not header.startswith(b"SQLite format 3\0") and not ours:
-        raise PersistenceError(f"{str(path)!r} is no SQLite database: give the path of another file")
+        raise _no_database(path)
+
+
+def _no_database(path: Path) -> PersistenceError:
+    return PersistenceError(f"{str(path)!r} is no SQLite database: give the path of another file")

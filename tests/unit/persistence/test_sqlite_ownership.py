@@ -119,6 +119,28 @@ def test_who_goes_to_another_directory_stores_where_it_was(tmp_path: Path, monke
     assert [stored.kinds["k"].records for stored in read_channels(tmp_path / "state.db")] == [3, 2]
 
 
+GUEST = """
+import sys
+from shardwire.persistence import Changes, SqlitePersistence
+persistence = SqlitePersistence(sys.argv[1])
+persistence.commit("guest", Changes({("k", b"1"): b"theirs"}))
+persistence.close()
+"""
+
+
+def test_instances_of_one_process_keep_their_log_while_another_process_comes_and_goes(tmp_path: Path) -> None:
+    """A process that takes itself for the last user of a database deletes its log."""
+    path = tmp_path / "state.db"
+    instances = [SqlitePersistence(path), SqlitePersistence(path)]
+    for channel_id, persistence in zip("ab", instances, strict=True):
+        persistence.commit(channel_id, Changes({("k", b"1"): b"ours"}))
+    subprocess.run([sys.executable, "-c", GUEST, str(path)], check=True, timeout=60)
+    assert path.with_name("state.db-wal").exists()
+    for persistence in instances:
+        persistence.close()
+    assert [stored.lost_commits for stored in read_channels(path)] == [0, 0, 0]
+
+
 FORKING = """
 import os, sys
 from shardwire._native import ChangedRecords, Wake
