@@ -67,7 +67,7 @@ class ChannelLock:
 def _remedy(error: OSError, path: Path) -> str:
     if error.errno not in _FORBIDDEN:
         return ""
-    if error.errno != errno.EROFS and path.exists():
+    if error.errno != errno.EROFS and os.path.exists(path):
         # As after a command that root or another user was for once.
         return ": it is another user's, or write-protected: give the files of the state to this user, or use another"
     return ": make its directory writable, or use another"

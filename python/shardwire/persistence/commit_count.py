@@ -32,7 +32,9 @@ class CommitCount:
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise PersistenceError(f"count file {str(path)!r} cannot be opened: {error.strerror}") from None
+            raise PersistenceError(
+                f"count file {str(path)!r} cannot be opened: {error.strerror}: it must be a file this user may write"
+            ) from None
         with contextlib.suppress(OSError):
             # Whatever the umask takes away, its owner opens it again.
             os.fchmod(self._descriptor, 0o600)

@@ -53,6 +53,7 @@ class Database:
         _refuse_replacing_a_corrupt_file(path)
         _refuse_one_byte(path)
         _make_private(path)
+        _refuse_read_only(path)
         self.connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
         )
@@ -203,6 +204,15 @@ def _refuse_replacing_a_corrupt_file(path: Path) -> None:
         raise PersistenceError(
             f"database {str(path)!r} was found corrupt and kept as {str(kept[-1])!r}: put a sound copy in "
             "its place, or move the corrupt file away to begin with empty state"
+        )
+
+
+def _refuse_read_only(path: Path) -> None:
+    """SQLite opens it to read alone, for nothing to be stored, and gives its log a mode that stays in the way."""
+    if os.path.isfile(path) and not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PersistenceError(
+            f"database {str(path)!r} cannot be written: let this user read and write it, what lies beside it, and its "
+            "directory"
         )
 
 

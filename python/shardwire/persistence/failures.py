@@ -28,7 +28,7 @@ _OF_SQLITE = {
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: let this user read and write it, and its directory",
-    sqlite3.SQLITE_READONLY: "the file is read-only: let this user write it, and its directory",
+    sqlite3.SQLITE_READONLY: "the file, or one beside it, is read-only: let this user write it, and its directory",
     sqlite3.SQLITE_IOERR: _DISK,
 }
 
@@ -44,6 +44,13 @@ def cause_of(error: sqlite3.Error | OSError, code: int, *, is_directory: bool) -
     if isinstance(error, OSError):
         gone = "a file of the state cannot be used, nothing was stored: put back what is missing beside the database"
         return f"{_OF_SYSTEM.get(error.errno or 0, gone)} ({os_reason(error)})"
+    if is_full(error):
+        return f"{_FULL} ({error})"
     if is_directory and code == sqlite3.SQLITE_CANTOPEN:
         return f"it is a directory: name a file ({error})"
     return f"{_OF_SQLITE.get(code, 'SQLite reported an error: close the channel, and open it again')} ({error})"
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether SQLite found no room for the index of a log, of which it speaks as of a disk that fails."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) == sqlite3.SQLITE_IOERR_SHMSIZE

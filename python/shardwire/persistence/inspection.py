@@ -17,6 +17,7 @@ from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.channel_lock import holder_of
 from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
+from shardwire.persistence.failures import is_full
 from shardwire.persistence.journal_rows import Latest, Row, latest_records, latest_rows
 from shardwire.persistence.large_values import listed_places, value_at
 from shardwire.persistence.protocol import ChannelState, RecordName
@@ -96,6 +97,8 @@ def read_channels(
             is_refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN
             is_why = is_refused and not _can_write_beside(place)
             remedy = ": its directory cannot be written, look at a copy elsewhere" if is_why else ""
+            if is_full(error):
+                remedy = ": the disk is full, and to be read it needs room beside it, make some"
             raise PersistenceError(f"database {str(place)!r} cannot be read: {error}{remedy}") from None
         except OSError as error:
             raise PersistenceError(

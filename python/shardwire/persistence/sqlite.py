@@ -353,7 +353,7 @@ class SqlitePersistence:
             except OSError as left:
                 done = f"it could not be renamed ({os_reason(left)})"
             return PersistenceError(f"{name}: the database is corrupt ({error}); {done}: {remedy}")
-        return PersistenceError(f"{name}: {cause_of(error, code, is_directory=self._place.is_dir())}")
+        return PersistenceError(f"{name}: {cause_of(error, code, is_directory=os.path.isdir(self._place))}")
 
     def _set_aside(self) -> Path:
         """Renames the database and what belongs to it. Whoever else has it open can store no more."""

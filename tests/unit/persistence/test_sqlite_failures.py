@@ -44,6 +44,13 @@ def test_errors_of_sqlite(code: int) -> None:
     assert OF_SQLITE[code] in cause_of(sqlite3.OperationalError("so"), code, is_directory=False)
 
 
+def test_no_room_for_the_index_of_a_log_is_a_full_disk() -> None:
+    """SQLite calls it an error of the disk."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    assert "the disk is full: make room" in cause_of(error, sqlite3.SQLITE_IOERR, is_directory=False)
+
+
 def test_a_directory_in_its_place(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError, match="it is a directory: name a file"):
         SqlitePersistence(tmp_path).commit("room", Changes({("kind", b"key"): b"value"}))

@@ -248,6 +248,45 @@ def test_files_of_another_user_are_named_with_the_remedy(tmp_path: Path, monkeyp
         ChannelLock(path, "a")
 
 
+FORBIDDEN = """
+import os, sys
+from shardwire import PersistenceError, SqlitePersistence
+if not os.geteuid():
+    os.setuid(65_534)
+try:
+    SqlitePersistence(sys.argv[1]).load("a")
+except PersistenceError as error:
+    print(error)
+"""
+
+
+def test_a_directory_that_cannot_be_entered_is_named_with_the_remedy(tmp_path: Path) -> None:
+    directory = tmp_path / "closed"
+    directory.mkdir(mode=0)
+    command = [sys.executable, "-c", FORBIDDEN, str(directory / "state.db")]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    directory.chmod(0o700)
+    assert str(directory) in told
+    assert "Permission denied" in told
+    assert "make its directory writable" in told or "let this user read and write it" in told
+
+
+def test_a_database_that_is_read_only_is_refused_before_anything_is_made_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite would take it, and nothing would say so before the log is to be copied into it."""
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes({("k", b"1"): b"one"}))
+    persistence.close()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda place, mode, **how: place != path and access(place, mode, **how))
+    monkeypatch.setattr(os, "supports_effective_ids", {os.access})
+    with pytest.raises(PersistenceError, match="cannot be written: let this user read and write it"):
+        SqlitePersistence(path).load("a")
+    assert not list(tmp_path.glob("*-wal"))
+
+
 def test_a_load_that_fails_keeps_the_state_from_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     first, second = SqlitePersistence(path), SqlitePersistence(path)
