@@ -86,7 +86,7 @@ class Piece:
         """The rows, some MB at a time, in plain types."""
         kinds: dict[str, Any] = {name: self.schema.field(name).type for name in names}
         for batch in self._batches(names):
-            yield batch_of({name: batch.column(name).cast(kind) for name, kind in kinds.items()})
+            yield batch_of({name: _in_plain(batch.column(name), kind) for name, kind in kinds.items()})
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self.table is not None:
@@ -204,15 +204,24 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
 
 def _plain(schema: pa.Schema) -> pa.Schema:
     """The columns without the ways to store values that the core does not read: dictionaries, as of what pandas has as
-    categories, and views."""
+    categories, views, and types that give another one a name, as UUIDs are bytes."""
     fields = []
     for field in schema:
         kind: Any = field.type
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         # pyarrow before 16 has no views.
         kind = {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(kind), kind)
         fields.append(field.with_type(kind))
     return pa.schema(fields)
+
+
+def _in_plain(column: Array, kind: pa.DataType) -> Array:
+    """A column in its plain type."""
+    if isinstance(column, pa.DictionaryArray):
+        # pyarrow does not look up views, as which Polars has the names of its categories.
+        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(kind))
+    return column.cast(kind)
 
 
 def _as_in(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
@@ -265,10 +274,10 @@ def checked_columns(
             raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
         if not (topic_from_waku and name == TOPIC):
             kind = _field(schema, name, "by").type
-            if pa.types.is_nested(kind):
+            if pa.types.is_nested(kind) or pa.types.is_interval(kind):
                 raise ConfigError(
-                    f"by names the column {name!r} of type {kind}: it must hold single values, no lists, structs or "
-                    "maps; make a text of each before"
+                    f"by names the column {name!r} of type {kind}: it must hold single values, no lists, structs, maps "
+                    "or intervals; make a text of each before"
                 )
     if timestamp is None and "timestamp" in schema.names:
         timestamp = "timestamp"
