@@ -430,7 +430,7 @@ def test_what_an_interrupted_run_would_have_replaced_comes_back(
 
     def interrupted(files: SinkFiles, source: str, target: Any) -> None:
         renamed(files, source, target)
-        if str(target.toString()).endswith("-replaced"):
+        if "-replaced" in str(target.toString()):
             raise KeyboardInterrupt
 
     renamed = SinkFiles._rename
@@ -439,6 +439,36 @@ def test_what_an_interrupted_run_would_have_replaced_comes_back(
         assert in_process("segment_messages.py", *arguments, *options) == 130
         assert spark.read.parquet(str(tmp_path / "out")).collect() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in.parquet", "out"]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_a_killed_run_would_have_replaced_comes_back_with_the_next(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(files: SinkFiles, source: str, target: Any) -> None:
+        # From here on the process does nothing any more.
+        if "-replaced" in source or "/result" in source:
+            raise Killed
+        renamed(files, source, target)
+
+    place = tmp_path / "out" if is_whole else tmp_path / "out" / "day=mon" / "hour=1"
+    place.mkdir(parents=True)
+    (place / "part-0.parquet").write_text("first")
+    made = tmp_path / "out.shardwire-staging" / "result"
+    (made if is_whole else made / "day=mon" / "hour=1").mkdir(parents=True)
+    renamed = SinkFiles._rename
+    files = SinkFiles(spark, str(tmp_path / "out"), replace=True)
+    with monkeypatch.context() as broken, pytest.raises(Killed):
+        broken.setattr(SinkFiles, "_rename", killed)
+        files.publish("result") if is_whole else files.publish_below("result", 2)
+    assert not place.exists()
+    with pytest.raises(ConfigError, match="exists: give another one"):
+        SinkFiles(spark, str(tmp_path / "out"))
+    assert (place / "part-0.parquet").read_text() == "first"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.shardwire-staging"]
 
 
 def test_an_output_that_comes_to_be_meanwhile_is_left_as_it_is(spark: SparkSession, tmp_path: Path) -> None:

@@ -67,6 +67,10 @@ class Output:
                 raise ConfigError(
                     f"the output {os.fspath(path)!r} and the input {name!r} overlap: give an output outside the input"
                 )
+        self._replaced = self.path.with_name(f"{self.path.name}.shardwire-replaced")
+        if os.path.lexists(self._replaced) and not os.path.lexists(self.path):
+            # A run that was killed between the two renamings left it there.
+            self._replaced.rename(self.path)
         if self.path.exists() and not replace:
             raise ConfigError(f"the output {os.fspath(path)!r} exists: give another one, or pass replace=True")
         if self.path.exists() and (foreign := _foreign(self.path)):
@@ -94,7 +98,7 @@ class Output:
             shutil.rmtree(self.staging, ignore_errors=True)
 
     def _publish(self) -> None:
-        old = self.path.with_name(f"{self.path.name}.shardwire-replaced")
+        old = self._replaced
         is_replaced = self._replace and self.path.exists()
         if is_replaced:
             _remove(old)

@@ -23,6 +23,8 @@ GROUP_BYTES = 128 << 20
 GROUPS_MAX = 256
 # Off while a plan over `read_in_order` runs: the groups are to stay partitions of their own.
 UNION_CONF = "spark.sql.unionOutputPartitioning"
+# The name of an output that is replaced as a whole; that of a partition has a "=".
+_WHOLE = "whole"
 _TABLES = {"_delta_log/*.json": "Delta", "metadata/*.metadata.json": "Iceberg"}
 
 
@@ -174,6 +176,9 @@ class SinkFiles(Files):
         self._staging = f"{sink.rstrip('/')}.shardwire-staging"
         self._system, self._sink = self.located(sink)
         self._replace = replace
+        # What is replaced lies here until the new one is in its place: in `_WHOLE`, or in directories named as its own.
+        self._replaced = self._hadoop.Path(f"{self._staging}-replaced")
+        self._put_back()
         if not replace and self._system.exists(self._sink):
             raise ConfigError(f"the output {sink!r} exists: give another one, or pass replace=True")
 
@@ -227,18 +232,20 @@ class SinkFiles(Files):
             return
         root = str(self.located(self.path(below))[1].toString())
         for made in self._directories(self.path(below), depth):
-            self._put(made, self._hadoop.Path(self._sink, made.removeprefix(f"{root}/")))
+            below = made.removeprefix(f"{root}/")
+            self._put(made, self._hadoop.Path(self._sink, below), below)
 
-    def _put(self, made: str, target: Any) -> None:
+    def _put(self, made: str, target: Any, name: str = _WHOLE) -> None:
         """Renames a directory to its place. What it replaces is removed only then, and comes back where that fails."""
-        old = self._hadoop.Path(f"{self._staging}-replaced")
+        old = self._hadoop.Path(self._replaced, name)
         is_replaced = self._system.exists(target)
         if is_replaced and not self._replace:
             # A renaming would put the one into the other.
             raise ConfigError(f"the output {self._name!r} came to be meanwhile: give another one, or pass replace=True")
         try:
             if is_replaced:
-                self._system.delete(old, True)
+                self._system.delete(self._replaced, True)
+                self._system.mkdirs(old.getParent())
                 self._rename(str(target.toString()), old)
             self._system.mkdirs(target.getParent())
             self._rename(made, target)
@@ -246,9 +253,27 @@ class SinkFiles(Files):
             # An interruption may come between the two renamings.
             if is_replaced and not self._system.exists(target):
                 self._rename(str(old.toString()), target)
+                self._system.delete(self._replaced, True)
             raise
         if is_replaced:
-            self._system.delete(old, True)
+            self._system.delete(self._replaced, True)
+
+    def _put_back(self) -> None:
+        """Puts back what a run that was killed between the two renamings had taken from its place."""
+        left, target, name = self._replaced, self._sink, ""
+        while name != _WHOLE and self._system.exists(left):
+            within = [one.getPath() for one in self._system.listStatus(left) if one.isDirectory()]
+            name = str(within[0].getName()) if len(within) == 1 else ""
+            if name != _WHOLE and "=" not in name:
+                break
+            left = within[0]
+            target = target if name == _WHOLE else self._hadoop.Path(target, name)
+        if left.equals(self._replaced):
+            return
+        if not self._system.exists(target):
+            self._system.mkdirs(target.getParent())
+            self._rename(str(left.toString()), target)
+        self._system.delete(self._replaced, True)
 
     def _directories(self, path: str, depth: int) -> list[str]:
         listed = [status for status in self.listed(path) if status.isDirectory()]

@@ -30,6 +30,16 @@ def test_what_a_run_that_was_killed_left_is_removed_by_the_next(tmp_path: Path) 
     assert (tmp_path / "out" / "part-0.parquet").read_text() == "second"
 
 
+def test_what_a_run_that_was_killed_would_have_replaced_comes_back(tmp_path: Path) -> None:
+    make(tmp_path / "out.shardwire-replaced", "first")
+    with pytest.raises(ConfigError, match="exists: give another one"):
+        make(tmp_path / "out", "second")
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out" / "part-0.parquet").read_text() == "first"
+    make(tmp_path / "out", "second", replace=True)
+    assert (tmp_path / "out" / "part-0.parquet").read_text() == "second"
+
+
 def test_directories_above_it_are_made(tmp_path: Path) -> None:
     make(tmp_path / "above" / "further" / "out", "first")
     assert names(tmp_path / "above" / "further") == ["out"]
