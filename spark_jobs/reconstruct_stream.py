@@ -58,7 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="an option of the source; of a secret give NAME=@file:PATH or NAME=@env:VARIABLE",
     )
     parser.add_argument("--once", action="store_true", help="read what there is, then end")
-    parser.add_argument("--flush", metavar="DIRECTORY", help="when it ends, write the unfinished messages there")
+    parser.add_argument(
+        "--flush",
+        metavar="DIRECTORY",
+        help="when it ends, write the unfinished messages there, in place of those of an earlier end",
+    )
     parser.add_argument("--interval-ms", type=int, default=0, help="from a micro-batch to the next (default: at once)")
     parser.add_argument("--stop-file", type=Path, metavar="PATH", help="end when this file appears")
     parser.add_argument("--payload", metavar="COLUMN", help="the messages (default: payload; value of kafka)")
@@ -103,6 +107,8 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
             refuse_parted(Files(spark), options.output, options.checkpoint)
         places = [options.output, options.checkpoint]
         flush_files = None if flush is None else flush.check(spark, places)
+        if flush is not None:
+            Files(spark).refuse_foreign("--flush", flush.path)
         if is_directory(options.input):
             Files(spark).refuse_table(options.input)
             for place in (*places, *([] if options.flush is None else [options.flush])):

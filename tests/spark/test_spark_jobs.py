@@ -471,6 +471,19 @@ def test_what_a_killed_run_would_have_replaced_comes_back_with_the_next(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.shardwire-staging"]
 
 
+def test_what_is_unfinished_takes_the_place_of_nothing_else(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1)
+    precious = tmp_path / "notes" / "precious.txt"
+    precious.parent.mkdir()
+    precious.write_text("mine")
+    arguments = [str(tmp_path / name) for name in ("in", "out")]
+    for place in (precious.parent, precious):
+        flush = ["--checkpoint", str(tmp_path / "checkpoint"), "--once", "--flush", str(place)]
+        assert in_process("reconstruct_stream.py", *arguments, *flush, *OPTIONS) == 2
+        assert "which is not replaced, since it holds 'precious.txt'" in capsys.readouterr().err
+    assert precious.read_text() == "mine"
+
+
 def test_an_output_that_comes_to_be_meanwhile_is_left_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     files = SinkFiles(spark, str(tmp_path / "out"))
     with files.staged():

@@ -151,6 +151,18 @@ class Files:
                 f"the output {output!r} and the input {source!r} overlap: give an output outside the input"
             )
 
+    def refuse_foreign(self, name: str, path: str) -> None:
+        """Refuses to replace, for an option `name`, what holds more than rows that Spark wrote.
+
+        Raises:
+            ConfigError: It does, or is a file.
+        """
+        foreign = [one for one in self.names_in(path) if not one.startswith(("part-", "_", ".part-", "._"))]
+        if foreign:
+            raise ConfigError(
+                f"{name} is {path!r}, which is not replaced, since it holds {foreign[0]!r}: give a directory of its own"
+            )
+
     def refuse_table(self, source: str) -> None:
         """Refuses the directory of a table of which only its log says which files are its rows.
 
