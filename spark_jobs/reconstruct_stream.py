@@ -36,7 +36,7 @@ from shardwire.spark.job import (
     tell_dry_run,
     unwrap_steps_of,
 )
-from shardwire.spark.output import FILE_FORMATS, JobOutput
+from shardwire.spark.output import FILE_FORMATS, JobOutput, refuse_shown
 from shardwire.spark.stream_job import follow, refuse_parted, secret_of, stop_on_signal
 from shardwire.spark.unfinished import unfinished_messages
 from shardwire.spark.versions import require_data_sources
@@ -94,6 +94,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     config = replace(config, limits=replace(config.limits, timeout_ms=options.timeout_ms))
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
+    refuse_shown(options.output_format)
     with job_session(f"shardwire {NAME}") as spark, stop_on_signal() as stop:
         refuse_summary(spark, options)
         set_partitions(spark, options)

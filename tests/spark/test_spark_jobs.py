@@ -471,6 +471,19 @@ def test_what_a_killed_run_would_have_replaced_comes_back_with_the_next(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.shardwire-staging"]
 
 
+def test_formats_that_keep_nothing_are_refused_before_anything_is_done(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = [str(tmp_path / name) for name in ("in", "out")]
+    stream = ["--checkpoint", str(tmp_path / "checkpoint"), "--once"]
+    for output_format in ("console", "memory", "noop"):
+        for job, further in (("reconstruct_stream.py", stream), ("reconstruct_messages.py", [])):
+            assert in_process(job, *arguments, *further, "--output-format", output_format, *OPTIONS) == 2
+            assert f"--output-format is '{output_format}', of which nothing is kept" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
 def test_what_is_unfinished_takes_the_place_of_nothing_else(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     archive(tmp_path / "in", 1)
     precious = tmp_path / "notes" / "precious.txt"

@@ -16,6 +16,20 @@ if TYPE_CHECKING:
 
 # Formats whose files are the table; every other format commits by a log of its own.
 FILE_FORMATS = ("parquet", "orc", "json", "avro")
+# What these take is nowhere to be read again, and so not to be counted.
+_SHOWN_FORMATS = ("console", "memory", "noop")
+
+
+def refuse_shown(output_format: str) -> None:
+    """Refuses a format that keeps nothing, before a job has done all its work for it.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    if output_format.lower() in _SHOWN_FORMATS:
+        raise ConfigError(
+            f"--output-format is {output_format!r}, of which nothing is kept: give parquet, json or orc, or a table's"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +50,12 @@ class JobOutput:
     partition_by: tuple[str, ...] = ()
 
     def check(self, spark: SparkSession, sources: Sequence[str]) -> SinkFiles | None:
-        """Refuses an output that exists or overlaps a source, before anything is read.
+        """Refuses an output that exists or overlaps a source, and a format that keeps nothing, before anything is read.
 
         Raises:
-            ConfigError: It does.
+            ConfigError: It does, or is one.
         """
+        refuse_shown(self.format)
         is_ours = self.format in FILE_FORMATS
         files = SinkFiles(spark, self.path, replace=self.overwrite) if is_ours else None
         for source in sources:
