@@ -307,7 +307,8 @@ class MemoryNode(Lifetime):
 
     def _require_started(self, call: str) -> None:
         if not self._started:
-            state = "was stopped" if self._stopped else "is not started: await node.start() first"
+            again = "was stopped: create a new one under this name"
+            state = again if self._stopped else "is not started: await node.start() first"
             raise NodeError(f"{call}: node {self.name!r} {state}")
         self._require_own_loop(call)
 

@@ -173,7 +173,7 @@ async def test_a_node_that_is_not_started_refuses() -> None:
     await node.start()
     await node.stop()
     for call in calls:
-        with pytest.raises(NodeError, match="was stopped"):
+        with pytest.raises(NodeError, match="was stopped: create a new one"):
             await call()
 
 
