@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
@@ -290,3 +292,19 @@ def test_leopard_names_the_nearest_segment_size() -> None:
 def test_a_wrong_option_is_refused_under_its_own_name(option: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"^ReliableChannelOptions\.{option} is {value!r}: it must be"):
         ReliableChannelOptions(**{option: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "remedy"),
+    [
+        (ChannelConfig.logos, "parity_rate", "give segmentation=SegmentationConfig(parity_rate=...)"),
+        (ChannelConfig.logos, "acknowledgement_timeout_ms", "give sds=SdsConfig(acknowledgement_timeout_ms=...)"),
+        (ChannelConfig.waku, "persistence", "give sds=replace(ChannelConfig.waku().sds, persistence=...)"),
+        (ChannelConfig.logos, "deliverd_when", "its fields are segmentation, sds, sync, rate_limit, "),
+    ],
+)
+def test_a_preset_says_where_a_field_belongs_that_is_none_of_its_own(
+    preset: Callable[..., ChannelConfig], name: str, remedy: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"^ChannelConfig has no '?{name}'?.*{re.escape(remedy)}"):
+        preset(**{name: 1})

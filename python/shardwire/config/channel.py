@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from shardwire.config.checks import INTEGER_MAX, check_bools, check_choices, refuse
@@ -12,6 +12,7 @@ from shardwire.config.sds import SdsConfig, SyncConfig
 from shardwire.config.segmentation import SegmentationConfig, refuse_size
 from shardwire.config.without_store import MEMBERS_ASSUMED, without_store
 from shardwire.errors import ConfigError
+from shardwire.quoting import quoted
 
 DeliveredWhen = Literal["any"] | int | frozenset[str]
 Redelivery = Literal["at-least-once", "at-most-once"]
@@ -70,13 +71,7 @@ class ChannelConfig:
     envelope_meta: bytes | None = None
 
     def __post_init__(self) -> None:
-        parts = {
-            "segmentation": SegmentationConfig,
-            "sds": SdsConfig,
-            "sync": SyncConfig,
-            "rate_limit": RateLimitConfig,
-        }
-        for name, kind in parts.items():
+        for name, kind in _PARTS.items():
             if not isinstance(getattr(self, name), kind):
                 raise refuse(self, name, getattr(self, name), f"a {kind.__name__}")
         check_bools(self, ("auto_start",))
@@ -109,12 +104,25 @@ class ChannelConfig:
 
     @classmethod
     def logos(cls, **changes: Unpack[ChannelChanges]) -> Self:
-        """The defaults of Logos 003, with `changes` to top-level fields."""
+        """The defaults of Logos 003, with `changes` to top-level fields.
+
+        Raises:
+            ConfigError: A change is none of these fields, or out of its limits.
+        """
+        _check_names(changes, "{kind}({name}=...)")
         return replace(cls(), **changes)
 
     @classmethod
     def waku(cls, **changes: Unpack[ChannelChanges]) -> Self:
-        """The defaults of Waku 004, with `changes` to top-level fields."""
+        """The defaults of Waku 004, with `changes` to top-level fields.
+
+        A part that is given counts alone: `SdsConfig(...)` has the defaults of Logos 003 in all that it does not say,
+        `dataclasses.replace(ChannelConfig.waku().sds, ...)` those of Waku 004.
+
+        Raises:
+            ConfigError: A change is none of these fields, or out of its limits.
+        """
+        _check_names(changes, "replace(ChannelConfig.waku().{part}, {name}=...)")
         return replace(ReliableChannelOptions()._config(cls), **changes)
 
     @property
@@ -140,6 +148,27 @@ class ChannelConfig:
         """
         sds, sync = without_store(self.sds, self.sync, members)
         return replace(self, sds=sds, sync=sync)
+
+
+_PARTS: dict[str, type[SegmentationConfig | SdsConfig | SyncConfig | RateLimitConfig]] = {
+    "segmentation": SegmentationConfig,
+    "sds": SdsConfig,
+    "sync": SyncConfig,
+    "rate_limit": RateLimitConfig,
+}
+
+
+def _check_names(changes: Iterable[str], remedy: str) -> None:
+    """Refuses what is no field of a `ChannelConfig`; `remedy` says how the field of a part is given."""
+    known = [field.name for field in fields(ChannelConfig)]
+    for name in changes:
+        if name in known:
+            continue
+        for part, kind in _PARTS.items():
+            if any(field.name == name for field in fields(kind)):
+                given = remedy.format(kind=kind.__name__, part=part, name=name)
+                raise ConfigError(f"ChannelConfig has no {name}, {kind.__name__} has: give {part}={given}")
+        raise ConfigError(f"ChannelConfig has no {quoted(name)}: its fields are {', '.join(known)}")
 
 
 def _may_be_sender_id(name: object) -> bool:
