@@ -28,6 +28,7 @@ from shardwire import (
     ChannelConfig, MessageDeliveredEvent, MessageReceivedEvent, Node, ReliableChannel, SdsConfig,
     create_reliable_channel, keccak256_many,
 )
+from shardwire.archive import UnwrapStep, decrypt, reconstruct
 import pyarrow as pa
 async def use(channel: ReliableChannel, node: Node) -> None:
 """
@@ -51,6 +52,8 @@ RIGHT = """
         print(len(event.message))
     print(b"".join(keccak256_many([b"x", bytearray(b"y")])), keccak256_many(pa.array([b"x"])).type.byte_width)
     print(keccak256_many(pa.chunked_array([[b"x"]])).num_chunks)
+    layers: list[UnwrapStep] = ["waku", decrypt(key_file="channel.key", channel_id="id"), "sds"]
+    reconstruct(pa.table({"payload": [b"x"]}), unwrap=layers)
 """
 WRONG = {
     "channel.on(MessageReceivedEvent, lambda event: event.delivered_to)": 'no attribute "delivered_to"',

@@ -19,7 +19,7 @@ from shardwire.archive.html_page import report_page
 from shardwire.archive.reconstruct import Report, reconstruct, reconstruct_files
 from shardwire.archive.recorder import Recorder
 from shardwire.archive.report import ArchiveSummary, KindTally, Tally, summarize
-from shardwire.archive.unwrap import Decrypt, decrypt
+from shardwire.archive.unwrap import Decrypt, UnwrapStep, decrypt
 
 __all__ = [
     "ArchiveSummary",
@@ -28,6 +28,7 @@ __all__ = [
     "Recorder",
     "Report",
     "Tally",
+    "UnwrapStep",
     "decrypt",
     "reconstruct",
     "reconstruct_files",

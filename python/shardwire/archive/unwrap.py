@@ -73,6 +73,7 @@ class Decrypt:
         return batch_of(columns)
 
 
+# One layer of `unwrap=`. A list of them is annotated with it: a checker takes one of both kinds for `list[object]`.
 UnwrapStep = Literal["waku", "sds", "sds-nim"] | Decrypt
 
 

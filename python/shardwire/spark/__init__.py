@@ -17,7 +17,7 @@ except ImportError as error:
         "PYSPARK_PYTHON name the Python that has it"
     ) from None
 
-from shardwire.archive.unwrap import Decrypt, decrypt
+from shardwire.archive.unwrap import Decrypt, UnwrapStep, decrypt
 from shardwire.spark import functions, pandas_functions
 from shardwire.spark.archive import ArchiveReport, reconstruct_archive
 from shardwire.spark.dead_letters import dead_letters
@@ -34,6 +34,7 @@ __all__ = [
     "ArchiveReport",
     "ChannelReport",
     "Decrypt",
+    "UnwrapStep",
     "channel_report",
     "dead_letters",
     "decrypt",
