@@ -29,11 +29,13 @@ from shardwire.channel.sending.request_ids import new_request_id
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.storing.writer import Writer
+from shardwire.channel.undelivered import what_is_left
 from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.channel.withdrawals import Withdrawals
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.node.protocol import ConnectionState
+from shardwire.quoting import quoted
 from shardwire.sds import Now
 
 logger = logging.getLogger(__name__)
@@ -231,6 +233,8 @@ class Session:
             if drain_timeout_ms and self._started and self._close_task is None:
                 self._draining = True
                 await self._drain(drain_timeout_ms)
+                if left := what_is_left(self.engine, self.config, self._started, self.driver.now()):
+                    logger.warning("channel %s closes after %d ms: %s", quoted(self.channel_id), drain_timeout_ms, left)
         finally:
             # Whoever is cancelled while it drains leaves a closed channel behind all the same.
             closing = self._begin_closing(asyncio.current_task())

@@ -6,6 +6,7 @@ from collections.abc import Set
 
 from shardwire._native import SendProgress
 from shardwire.channel.engine import Engine
+from shardwire.channel.sending.pending import pending_sends
 from shardwire.config import ChannelConfig
 from shardwire.quoting import quoted
 from shardwire.sds import Now, TransmitKind
@@ -14,6 +15,20 @@ from shardwire.sds import Now, TransmitKind
 NAMED_MAX = 3
 # What of the messages of others nobody here could read.
 _UNREAD = ("dropped_undecryptable", "dropped_undecodable", "dropped_without_marker")
+
+
+def what_is_left(engine: Engine, config: ChannelConfig, is_started: bool, now: Now) -> str | None:
+    """What a channel that closes now leaves undelivered, and what becomes of it; None where that is nothing.
+
+    What a store has for whoever is away is safe there.
+    """
+    left = [entry for entry in pending_sends(engine.own_sends) if not entry.stored]
+    first = engine.own_sends.of_request(left[0].request_id) if left else None
+    if first is None:
+        return None
+    count = "a message is" if len(left) == 1 else f"{len(left)} messages are"
+    kept = "lost: SdsConfig.persistence is not set" if config.sds.persistence is None else "sent on by its next life"
+    return f"{count} not delivered, and {kept}; {why_undelivered(first, engine, config, is_started, now)}"
 
 
 def why_undelivered(send: SendProgress, engine: Engine, config: ChannelConfig, is_started: bool, now: Now) -> str:

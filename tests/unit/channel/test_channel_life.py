@@ -13,7 +13,8 @@ from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ChannelClosedError, ConfigError, NodeError
 from shardwire.events import CallbackErrorEvent, MessageReceivedEvent, MessageSentEvent, SenderIdConflictEvent
-from shardwire.node import NetworkConditions, NodeConfig
+from shardwire.node import MemoryNetwork, NetworkConditions, NodeConfig, run_virtual
+from shardwire.persistence import MemoryPersistence
 
 
 def test_leaving_the_context_drains_then_closes() -> None:
@@ -61,6 +62,30 @@ def test_draining_ends_in_time_though_nobody_answers(drain_timeout_ms: int) -> N
         await close_channel(alice)
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize(
+    ("persistence", "becomes"),
+    [(None, "lost: SdsConfig.persistence is not set"), (MemoryPersistence(), "sent on by its next life")],
+    ids=["nowhere", "in memory"],
+)
+def test_a_drain_that_ends_in_vain_says_what_is_left(
+    persistence: MemoryPersistence | None, becomes: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with MemoryNetwork(store=False).create_node("alice") as node:
+            config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence)).without_store()
+            async with create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config) as alice:
+                await alice.send(b"to nobody")
+                await alice.send(b"and nobody")
+
+    with caplog.at_level(logging.WARNING):
+        run_virtual(main())
+    said = [record.getMessage() for record in caplog.records if "closes after" in record.getMessage()]
+    assert said == [
+        f"channel {CHANNEL!r} closes after 30000 ms: 2 messages are not delivered, and {becomes}; "
+        "it is still being sent: the network took 0 of its 1 segments"
+    ]
 
 
 def test_a_receiver_acknowledges_before_it_leaves() -> None:
