@@ -142,7 +142,10 @@ class Listening:
         Raises:
             ConfigError: There is no such event, the callback cannot be called with one argument, or the
                 caller runs in another thread.
+            ChannelClosedError: The channel is closed: nothing would be told.
         """
+        if self._session.is_closed:
+            raise self._session.closed_error()
         unsubscribe = self._session.subscriptions.on(event, callback)
         self._session.on_listeners_changed()
         return unsubscribe
@@ -164,7 +167,10 @@ class Listening:
         return self.on(MessageSendErrorEvent, callback)
 
     def events(self) -> EventIterator[ChannelEvent]:
-        """Every event from now on, as an async iterator that ends with the channel; unread it holds up messages."""
+        """Every event from now on, as an async iterator that ends with the channel; unread it holds up messages.
+
+        That of a closed channel is at its end.
+        """
         return self._iterate(ChannelEvent)
 
     def messages(self) -> EventIterator[MessageReceivedEvent]:

@@ -227,6 +227,23 @@ def test_messages_wait_until_somebody_listens() -> None:
     assert run_world(scenario).messages("bob") == [b"early"]
 
 
+def test_who_listens_to_a_closed_channel_is_told_that_it_is_closed() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await alice.close()
+        for subscribe in (
+            lambda: alice.on("message-received", print),
+            lambda: alice.on_message_sent(print),
+        ):
+            with pytest.raises(ChannelClosedError, match="is closed: create it again"):
+                subscribe()
+        # What iterates is at the end, as it would be had it begun before.
+        assert [event async for event in alice.messages()] == []
+        assert [event async for event in alice.events()] == []
+
+    run_world(scenario)
+
+
 def test_events_are_iterated_in_order() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", listen=False)
