@@ -16,6 +16,8 @@ FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_
 class FileProgressEvent(ChannelEvent):
     """How far a file is, at its sender for each receiver, and at its receiver; every few megabytes.
 
+    The last one of a sender has all of the file. A receiver has `FileReceivedEvent` in place of that.
+
     Attributes:
         transfer_id: Hex; the same at both, and after a restart.
         file_name: What its sender calls it.
