@@ -327,3 +327,12 @@ def test_wrong_options_are_refused_at_once() -> None:
         sw.decode_sds("payload", "raw")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="num_shards_in_cluster is 0"):
         sw.shard_of("topic", 0)
+
+
+@pytest.mark.parametrize("columns", [sw, pandas_sw])
+def test_columns_of_one_argument_are_told_apart_by_their_names(spark: SparkSession, columns: Any) -> None:
+    rows = spark.createDataFrame([(b"x", "/app/1/name/proto")], "payload binary, content_topic string")
+    selected = rows.select(
+        columns.keccak256("payload"), columns.decode_segment("payload"), columns.shard_of("content_topic")
+    )
+    assert selected.columns == ["keccak256(payload)", "decode_segment(payload)", "shard_of(content_topic)"]

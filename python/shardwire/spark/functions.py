@@ -178,10 +178,10 @@ def segment_array(payload: Array, config: SegmentationConfig) -> Array:
 def keccak256_batches() -> BatchFunction:
     """What `keccak256` is of a batch."""
 
-    def of_batch(data: Array) -> Array:
+    def keccak256(data: Array) -> Array:
         return keccak256_array(data)
 
-    return BatchFunction(of_batch, ("binary",), schema.BINARY)
+    return BatchFunction(keccak256, ("binary",), schema.BINARY)
 
 
 @lru_cache(maxsize=64)
@@ -190,78 +190,80 @@ def decode_segment_batches(
 ) -> BatchFunction:
     """What `decode_segment` is of a batch."""
 
-    def of_batch(data: Array) -> Array:
+    def decode_segment(data: Array) -> Array:
         out: Array = _native.arrow_decode_segment(data, wire_format, max_total_segments, include_payload)
         return out
 
-    return BatchFunction(of_batch, ("binary",), schema.SEGMENT)
+    return BatchFunction(decode_segment, ("binary",), schema.SEGMENT)
 
 
 @lru_cache(maxsize=4)
 def decode_sds_batches(wire_format: SdsWireFormat) -> BatchFunction:
     """What `decode_sds` is of a batch."""
 
-    def of_batch(data: Array) -> Array:
+    def decode_sds(data: Array) -> Array:
         out: Array = _native.arrow_decode_sds(data, wire_format)
         return out
 
-    return BatchFunction(of_batch, ("binary",), schema.SDS_MESSAGE)
+    return BatchFunction(decode_sds, ("binary",), schema.SDS_MESSAGE)
 
 
 @lru_cache(maxsize=1)
 def decode_waku_message_batches() -> BatchFunction:
     """What `decode_waku_message` is of a batch."""
 
-    def of_batch(data: Array) -> Array:
+    def decode_waku_message(data: Array) -> Array:
         out: Array = _native.arrow_decode_waku_message(data)
         return out
 
-    return BatchFunction(of_batch, ("binary",), schema.WAKU_MESSAGE)
+    return BatchFunction(decode_waku_message, ("binary",), schema.WAKU_MESSAGE)
 
 
 @lru_cache(maxsize=1)
 def message_hash_batches() -> BatchFunction:
     """What `message_hash` is of a batch."""
 
-    def of_batch(pubsub_topic: Array, payload: Array, content_topic: Array, meta: Array, timestamp_ns: Array) -> Array:
+    def message_hash(
+        pubsub_topic: Array, payload: Array, content_topic: Array, meta: Array, timestamp_ns: Array
+    ) -> Array:
         # A literal number of SQL is an int.
         timestamp_ns = timestamp_ns.cast(pa.int64())
         out: Array = _native.arrow_message_hash(pubsub_topic, payload, content_topic, meta, timestamp_ns)
         return out
 
-    return BatchFunction(of_batch, ("string", "binary", "string", "binary", "bigint"), schema.BINARY)
+    return BatchFunction(message_hash, ("string", "binary", "string", "binary", "bigint"), schema.BINARY)
 
 
 @lru_cache(maxsize=64)
 def shard_of_batches(num_shards_in_cluster: int) -> BatchFunction:
     """What `shard_of` is of a batch."""
 
-    def of_batch(content_topic: Array) -> Array:
+    def shard_of(content_topic: Array) -> Array:
         out: Array = _native.arrow_shard_of(content_topic, num_shards_in_cluster)
         return out
 
-    return BatchFunction(of_batch, ("string",), schema.INTEGER)
+    return BatchFunction(shard_of, ("string",), schema.INTEGER)
 
 
 @lru_cache(maxsize=64)
 def segment_batches(config: SegmentationConfig) -> BatchFunction:
     """What `segment` is of a batch."""
 
-    def of_batch(payload: Array) -> Array:
+    def segment(payload: Array) -> Array:
         return segment_array(payload, config)
 
-    return BatchFunction(of_batch, ("binary",), schema.SEGMENTS)
+    return BatchFunction(segment, ("binary",), schema.SEGMENTS)
 
 
 @lru_cache(maxsize=64)
 def decrypt_batches(step: Decrypt) -> BatchFunction:
     """What `decrypt` is of a batch."""
 
-    def of_batch(data: Array) -> Array:
+    def decrypt(data: Array) -> Array:
         nothing = pa.nulls(len(data))
         state = step.unwrap(state_of(data, nothing, nothing))
         contents = state.column("payload").cast(pa.binary())
         out: Array = pa.StructArray.from_arrays([contents, state.column("error")], names=["content", "error"])
         return out
 
-    return BatchFunction(of_batch, ("binary",), schema.DECRYPTED)
+    return BatchFunction(decrypt, ("binary",), schema.DECRYPTED)

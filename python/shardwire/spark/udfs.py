@@ -35,7 +35,8 @@ class BatchFunction:
     """What one native call makes of the columns of a batch.
 
     Attributes:
-        of_batch: Arrow arrays in, one out; annotated with both, since Spark tells the kind of a UDF by that.
+        of_batch: Arrow arrays in, one out; annotated with both, since Spark tells the kind of a UDF by that, and called
+            as the function is called, since Spark names a column by that.
         takes: The SQL types of the arguments.
         returns: The SQL type of the result.
     """
@@ -69,6 +70,7 @@ def pandas_form(function: BatchFunction) -> Udf:
     # The stubs want a function type; Spark prefers the annotations and warns about one.
     declare: Any = pandas_udf
     form = of_structs if isinstance(function.returns, StructType) else of_series
+    form.__name__ = of_batch.__name__
     udf: Udf = declare(form, returnType=function.returns)
     return udf
 
