@@ -190,9 +190,14 @@ class SinkFiles(Files):
         self._replace = replace
         # What is replaced lies here until the new one is in its place: in `_WHOLE`, or in directories named as its own.
         self._replaced = self._hadoop.Path(f"{self._staging}-replaced")
-        self._put_back()
         if not replace and self._system.exists(self._sink):
             raise ConfigError(f"the output {sink!r} exists: give another one, or pass replace=True")
+        left = self._hadoop.Path(self._replaced, _WHOLE)
+        if not replace and self._system.exists(left):
+            raise ConfigError(
+                f"the output {sink!r} lies in {str(left.toString())!r}, where a run that was killed left it: move it "
+                "to its place, give another one, or pass replace=True"
+            )
 
     def refuse_within(self, source: str) -> None:
         """Refuses a source that overlaps the sink, or that is a table.
@@ -205,7 +210,9 @@ class SinkFiles(Files):
 
     @contextmanager
     def staged(self) -> Iterator[None]:
-        """While something is made: what a run that was killed left is removed before, and what is left at the end."""
+        """While something is made: what a run that was killed left is put back or removed before, and what is left at
+        the end removed."""
+        self._put_back()
         self._remove()
         try:
             yield
