@@ -18,7 +18,7 @@ from shardwire.sds import Now
 from shardwire.sds.outputs import TransmitKind
 
 NOW_MS = 120_000
-CONFIG = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=4, ack_reserve=0.5)
+CONFIG = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=8, ack_reserve=0.25)
 
 
 async def store(*_: object) -> None:
@@ -41,6 +41,6 @@ def test_acknowledgements_that_alone_wait_for_their_turn_are_not_told_of(
     quota = Quota((limit, member))
     machine: Any = SimpleNamespace(waiting=lambda: dict.fromkeys(TransmitKind, 0), unplaced=0)
     notices = LimitNotices(machine, quota, PeerLog(logging.getLogger(__name__), lambda: 0))
-    asyncio.run(quota.take([spent] * 4))
+    asyncio.run(quota.take([spent] * 8))
     notices.on_limited(holds_contents, Now(0, NOW_MS))
     assert [event.resets_at_ms for event in notices.poll_events()] == [180_000] * told
