@@ -173,10 +173,8 @@ class Session:
         self.driver.post(lambda now: tell(request_id, message_id, error))
 
     def rate_limit_status(self) -> RateLimitStatus:
-        engine = self.engine
-        return engine.quota.status(
-            self._clock.epoch_ms(), engine.submissions.queued_messages, engine.submissions.queued_bytes
-        )
+        submissions = self.engine.submissions
+        return self.engine.quota.status(self._clock.epoch_ms(), submissions.queued_messages, submissions.queued_bytes)
 
     def stats(self) -> dict[str, int]:
         return {**_NOTHING, **self.engine.stats(), "store_queries": self._retrieval.queries}
