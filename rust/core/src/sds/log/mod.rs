@@ -25,8 +25,6 @@ use super::slab::Slab;
 /// Entries that one that comes puts out at most: more than one may be beyond the limit, where all
 /// waited that came before.
 const FORGOTTEN_AT_ONCE: usize = 2;
-/// Room that the causal order may take beyond twice the log before what left the log is dropped.
-const STALE_ORDER_MIN: usize = 64;
 
 /// Entries by id, in the order in which they came, and the delivered sends in log order.
 #[derive(Debug)]
@@ -37,7 +35,7 @@ pub struct Log {
     sequence: u64,
     /// Slots of what is held.
     arrival: VecDeque<u32>,
-    /// By Lamport timestamp, then message id. What was forgotten stays until it comes to the front.
+    /// By Lamport timestamp, then message id.
     ordered: VecDeque<(u64, EntryRef)>,
     originals: Originals,
     /// Histories composed so far.
@@ -137,17 +135,11 @@ impl Log {
                 self.arrival.push_back(slot);
                 continue;
             }
+            self.take_out_of_order(oldest);
             let mut entry = self.entries.remove(oldest)?;
             self.index.remove(entry.message_id.as_bytes(), oldest);
             let paired = self.originals.on_forgotten(&mut entry, &mut self.entries);
             self.forgotten.push((entry.message_id.clone(), paired));
-            while self
-                .ordered
-                .front()
-                .is_some_and(|(_, first)| self.entries.get(*first).is_none())
-            {
-                self.ordered.pop_front();
-            }
             return Some((entry, oldest));
         }
         None
@@ -155,6 +147,7 @@ impl Log {
 
     /// Takes out an entry, as if it had not come; its message stays.
     pub fn refuse(&mut self, entry: EntryRef) -> Option<Entry> {
+        self.take_out_of_order(entry);
         let mut refused = self.entries.remove(entry)?;
         self.index.remove(refused.message_id.as_bytes(), entry);
         self.originals.set_apart(&mut refused);
@@ -180,55 +173,66 @@ impl Log {
         delivered.ordered = true;
         let lamport = delivered.lamport;
         self.touch(entry);
-        let new = &self.entries[entry];
-        let follows = |(held_lamport, held): &(u64, EntryRef)| {
-            *held_lamport > lamport
-                || (*held_lamport == lamport
-                    && self
-                        .entries
-                        .get(*held)
-                        .is_some_and(|held| held.message_id > new.message_id))
-        };
-        if self.ordered.back().is_some_and(follows) {
-            let at = self.ordered.partition_point(|held| !follows(held));
+        let at = self.place(lamport, &self.entries[entry].message_id);
+        if at < self.ordered.len() {
             self.ordered.insert(at, (lamport, entry));
         } else {
             queue::push(&mut self.ordered, (lamport, entry));
-        }
-        if self.ordered.len() > 2 * self.entries_max + STALE_ORDER_MIN {
-            self.ordered
-                .retain(|(_, held)| self.entries.get(*held).is_some());
         }
         true
     }
 
     /// Takes a send, by the content that stands for it, out of the order; the content stays held.
     pub fn leave_out(&mut self, entry: EntryRef) {
-        let Some(held) = self.entries.get_mut(entry).filter(|held| held.ordered) else {
-            return;
+        if self.take_out_of_order(entry) {
+            self.entries[entry].ordered = false;
+            self.touch(entry);
+        }
+    }
+
+    /// Whether it stood there.
+    fn take_out_of_order(&mut self, entry: EntryRef) -> bool {
+        let Some(held) = self.entries.get(entry).filter(|held| held.ordered) else {
+            return false;
         };
-        held.ordered = false;
-        self.touch(entry);
-        if let Some(at) = self.ordered.iter().rposition(|(_, held)| *held == entry) {
-            self.ordered.remove(at);
+        // What leaves the log mostly stands in front.
+        let is_first = self
+            .ordered
+            .front()
+            .is_some_and(|(_, first)| *first == entry);
+        let at = if is_first {
+            0
+        } else {
+            self.place(held.lamport, &held.message_id)
+        };
+        let removed = self.ordered.remove(at);
+        debug_assert_eq!(removed.map(|(_, held)| held), Some(entry));
+        true
+    }
+
+    /// How much of the order comes before this.
+    fn place(&self, lamport: u64, message_id: &Name) -> usize {
+        let is_before = |(held_lamport, held): &(u64, EntryRef)| {
+            *held_lamport < lamport
+                || *held_lamport == lamport && self.entries[*held].message_id < *message_id
+        };
+        if self.ordered.back().is_none_or(is_before) {
+            self.ordered.len()
+        } else {
+            self.ordered.partition_point(is_before)
         }
     }
 
     /// The last `count` delivered sends' entries, the newest first.
     pub fn newest(&self, count: usize) -> impl Iterator<Item = EntryRef> {
-        let newest = self.ordered.iter().rev().map(|(_, entry)| *entry);
-        newest
-            .filter(|entry| self.entries.get(*entry).is_some())
-            .take(count)
+        let newest = self.ordered.iter().rev().take(count);
+        newest.map(|(_, entry)| *entry)
     }
 
     /// Ids of the delivered sends in log order.
     pub fn ordered_ids(&self) -> impl Iterator<Item = &Name> {
-        let held = self
-            .ordered
-            .iter()
-            .filter_map(|(_, entry)| self.entries.get(*entry));
-        held.map(|entry| &entry.message_id)
+        let ordered = self.ordered.iter();
+        ordered.map(|(_, entry)| &self.entries[*entry].message_id)
     }
 
     /// Every entry, the last one to come first.
@@ -367,11 +371,14 @@ impl Log {
         }
     }
 
-    /// What is said to stand in the order stands there once.
+    /// What is said to stand in the order stands there once, in its place.
     #[cfg(debug_assertions)]
     pub fn audit(&self) {
         let ordered = self.arrivals().filter(|(_, entry)| entry.ordered);
-        assert_eq!(self.ordered_ids().count(), ordered.count());
+        assert_eq!(self.ordered.len(), ordered.count());
+        let places = self.ordered.iter();
+        let places = places.map(|(lamport, entry)| (lamport, &self.entries[*entry].message_id));
+        assert!(places.is_sorted());
     }
 
     /// Forgets which messages were to be stored.
@@ -554,15 +561,26 @@ mod tests {
     }
 
     #[test]
-    fn what_left_the_log_takes_bounded_room_in_its_order() {
-        let mut log = Log::new(4);
-        // Each comes before all others in the order, so what is forgotten never stands first in it.
-        for lamport in (0..1_000).rev() {
-            let entry = add(&mut log, &lamport.to_string(), lamport);
+    fn what_left_the_log_has_no_place_in_its_order() {
+        for is_refused in [false, true] {
+            let mut log = Log::new(4);
+            for (id, lamport) in [("c", 1), ("d", 2), ("b", 1)] {
+                let entry = add(&mut log, id, lamport);
+                log.deliver(entry);
+            }
+            if is_refused {
+                log.withdraw(b"c");
+            } else {
+                add(&mut log, "pushes", 1);
+                add(&mut log, "out", 1);
+            }
+            let entry = log.find(b"d").unwrap();
+            log.leave_out(entry);
+            assert_eq!(ordered(&log), ["b"]);
+            let entry = add(&mut log, "a", 1);
             log.deliver(entry);
-            assert!(log.ordered.len() <= 2 * 4 + STALE_ORDER_MIN);
+            assert_eq!(ordered(&log), ["a", "b"]);
         }
-        assert_eq!(ordered(&log), ["0", "1", "2", "3"]);
     }
 
     #[test]
