@@ -78,7 +78,7 @@ def test_a_command_gets_each_message_and_may_fail(tmp_path: Path) -> None:
         assert worker.wait() == 0, str(worker)
 
 
-def test_a_command_that_hangs_is_ended_and_one_that_is_missing_told(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_ended_and_one_that_is_missing_or_killed_told(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
     with NatsServer(tmp_path / "nats") as server:
         arguments = ("serve", *member(server.url, "worker"), "--json", "--attempts", "1")
@@ -96,6 +96,13 @@ def test_a_command_that_hangs_is_ended_and_one_that_is_missing_told(tmp_path: Pa
             [failed] = worker.until_event("failed")
             assert failed["error"] == "./nothing-here cannot be run: No such file or directory"
             assert (tmp_path / failed["file"]).read_bytes() == b"x"
+        # A signal for which there is no name in Python.
+        with Terminal(tmp_path, *arguments, "--", "sh", "-c", "kill -40 $$") as worker:
+            worker.until_event("joined")
+            send(tmp_path, server.url, "y")
+            [failed] = worker.until_event("failed")
+            assert failed["error"] == "sh was ended by signal 40"
+            assert (tmp_path / failed["file"]).read_bytes() == b"y"
 
 
 def test_a_second_interruption_ends_the_command_too(tmp_path: Path) -> None:

@@ -67,7 +67,10 @@ class MessageCommand:
         finally:
             await _end(process)
         if process.returncode is not None and process.returncode < 0:
-            raise CommandFailedError(f"{program} was ended by {signal.Signals(-process.returncode).name}")
+            number = -process.returncode
+            # Those of the system for real time have no names.
+            names = (known.name for known in signal.Signals if known == number)
+            raise CommandFailedError(f"{program} was ended by {next(names, f'signal {number}')}")
         if process.returncode:
             raise CommandFailedError(f"{program} ended with {process.returncode}")
 
