@@ -87,6 +87,9 @@ def test_what_memory_holds_goes_to_no_file(tmp_path: Path) -> None:
         pa.array([3, None, (1 << 63) - 1, 1, 3], pa.timestamp("ns")),
         pa.array([3, None, (1 << 31) - 1, 1, 3], pa.date32()),
         pa.array([b"\xc3\xa9", None, b"\xff", b"\x00", b"\xc3\xa9"], pa.binary()).view(pa.string()),
+        pa.array([b"\xc3\xa9", None, b"\xff", b"\x00", b"\xc3\xa9"], pa.large_binary()).view(pa.large_string()),
+        # In the order of its bits -0.0 comes first, and is another one than 0.0.
+        pa.array([0.0, None, 2.5, -0.0, 0.0], pa.float64()),
     ],
     ids=lambda values: str(values.type),
 )
