@@ -262,6 +262,13 @@ fn a_flood_of_identities_displaces_itself() {
     }
     assert_eq!(found, Some(payload));
     assert_eq!(reassembler.stats().sets_held, 500);
+    // Of those that went so many of the last ones are told of, in the order in which they went.
+    let told = reassembler.poll_dropped().into_iter();
+    let told: Vec<_> = told.filter_map(|dropped| dropped.sender).collect();
+    let last = 10_000 - 500;
+    let first = last - limits().sets_max;
+    let went: Vec<_> = (first..last).map(|id| format!("forged-{id}")).collect();
+    assert_eq!(told, went);
 }
 
 #[test]
