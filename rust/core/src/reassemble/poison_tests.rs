@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::tests::{CODES, limits, parameters_of, reconstructed};
+use super::work::Work;
 use super::*;
 use crate::erasure::ErasureCode;
 use crate::segment::segment;
@@ -189,6 +190,90 @@ proptest! {
         joined.write_to(&mut bytes);
         prop_assert_eq!(bytes, payload);
     }
+}
+
+/// Parity under `draft` as if there were `count` of it, around other bytes.
+fn forged_parity(bytes: &[u8], index: u8, count: u16, random: &mut Random) -> Vec<u8> {
+    let Ok(Received::Segment(segment)) = decode(bytes, WireFormat::Draft, 256) else {
+        panic!("our own segment is one")
+    };
+    let header = Header {
+        slot: Slot::Parity(index),
+        data_segment_count: None,
+        parity_segment_count: Some(count),
+        ..segment.header
+    };
+    let payload: Vec<u8> = segment
+        .payload
+        .iter()
+        .map(|_| random.next() as u8)
+        .collect();
+    header.encode(WireFormat::Draft, &payload)
+}
+
+#[test]
+fn of_many_counts_those_are_tried_that_the_sender_told_most_often_then_those_of_most_segments() {
+    let (k, m, lost) = (32, 20, 2);
+    let parameters = parameters_of(WireFormat::Draft, ErasureCode::Leopard, 0.63);
+    let mut random = Random(29);
+    let payload: Vec<u8> = (0..k * 64).map(|_| random.next() as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    assert_eq!(wire.len(), k + m);
+    // More counts than are tried, all of them below the genuine one; the data join the first.
+    for (each, parity_sender) in [(1, "bob"), (2, "alice")] {
+        let mut arrivals = Vec::new();
+        for count in 3..m as u16 {
+            for index in 0..if count == 3 { 3 } else { each } {
+                let bytes = forged_parity(&wire[k], index, count, &mut random);
+                arrivals.push((bytes, "mallory"));
+            }
+        }
+        arrivals.extend(
+            wire[k..k + lost]
+                .iter()
+                .map(|bytes| (bytes.clone(), parity_sender)),
+        );
+        arrivals.extend(wire[lost..k].iter().map(|bytes| (bytes.clone(), "alice")));
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = arrivals.iter().find_map(|(bytes, sender)| {
+            let receipt = Receipt {
+                sender: Some(*sender),
+                ..Receipt::default()
+            };
+            reconstructed(&reassembler.receive(bytes, &receipt))
+        });
+        assert!(found.as_ref() == Some(&payload), "{each}");
+    }
+}
+
+#[test]
+fn what_is_tried_across_sets_is_bounded_whatever_comes() {
+    let k = 8;
+    let parameters = parameters_of(WireFormat::Draft, ErasureCode::Leopard, 0.5);
+    let mut random = Random(31);
+    let payload: Vec<u8> = (0..k * 64).map(|_| random.next() as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    let limits = Limits {
+        work_budget: 1,
+        ..limits()
+    };
+    let mut reassembler = Reassembler::new(parameters, limits);
+    // What the data come to lies in a set with another count of parity.
+    let forged = |index, count, random: &mut Random| forged_parity(&wire[k], index, count, random);
+    reassembler.receive(&forged(0, 4, &mut random), &Receipt::default());
+    for bytes in &wire[1..k] {
+        reassembler.receive(bytes, &Receipt::default());
+    }
+    for index in 0..100 {
+        let bytes = forged(index, 100, &mut random);
+        reassembler.receive(&bytes, &Receipt::default());
+        let sets = reassembler.sets.values();
+        let mut work = sets.filter_map(|set| set.work_across.as_deref());
+        if work.any(Work::is_exhausted) {
+            return;
+        }
+    }
+    panic!("it is without end");
 }
 
 #[test]
