@@ -395,3 +395,269 @@ impl Acknowledgements {
         self.repeated.iter().copied().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sds::config::Drawn;
+    use crate::sds::incoming::IncomingSend;
+    use crate::sds::log::Change;
+    use crate::sds::name::Name;
+    use crate::sds::slab::Slab;
+
+    /// A third of the time in which [`REPEATED_WINDOWS`] windows go by.
+    const TIMEOUT_MS: i64 = 5_000;
+    const WINDOW_MS: i64 = TIMEOUT_MS / 4;
+
+    /// A log, and what is owed of it.
+    struct Bob {
+        acknowledgements: Acknowledgements,
+        log: Log,
+        rng: Drawn,
+        now: Now,
+    }
+
+    impl Bob {
+        fn new() -> Self {
+            Bob::with(Log::new(10_000))
+        }
+
+        fn with(log: Log) -> Self {
+            let config = Config {
+                acknowledgement_timeout_ms: TIMEOUT_MS,
+                ..Config::example()
+            };
+            Bob {
+                acknowledgements: Acknowledgements::new(&config),
+                log,
+                rng: Drawn::from([]),
+                now: Now {
+                    monotonic_ms: 0,
+                    epoch_ms: 0,
+                },
+            }
+        }
+
+        /// A content comes, of a send that is whole or not.
+        fn hears(&mut self, message_id: &str, is_whole: bool) -> EntryRef {
+            let name = Name::new(message_id);
+            let (entry, _) = self.log.add(name.clone(), "alice".into(), 1, None, 0);
+            if !is_whole {
+                let send = IncomingSend::new(name.clone(), name, "alice".into(), 0);
+                self.log.get_mut(entry).unwrap().send = Some(Slab::default().insert(send));
+            }
+            self.hears_again(entry);
+            entry
+        }
+
+        fn hears_again(&mut self, entry: EntryRef) {
+            let (log, rng) = (&mut self.log, &mut self.rng);
+            self.acknowledgements.received(entry, log, self.now, 2, rng);
+            self.audit();
+        }
+
+        fn says(&mut self, entries: &[EntryRef], by_sync: bool) {
+            let (log, rng) = (&mut self.log, &mut self.rng);
+            self.acknowledgements
+                .said(entries, by_sync, log, self.now, 2, rng);
+            self.audit();
+        }
+
+        fn audit(&self) {
+            #[cfg(debug_assertions)]
+            self.acknowledgements.audit(&self.log);
+        }
+
+        /// What a sync repeats.
+        fn repeats(&mut self) -> Vec<EntryRef> {
+            self.acknowledgements.repeated(&self.log, self.now)
+        }
+
+        /// Up to where all is acknowledged, and the ids of the entries that are stored anew.
+        fn stores(&mut self) -> (u64, Vec<String>) {
+            let mut stored = Vec::new();
+            self.log.poll_persist(|change| {
+                if let Change::Entry(entry) = change {
+                    stored.push(entry.message_id.to_string());
+                }
+            });
+            (self.acknowledgements.order_acknowledged(), stored)
+        }
+    }
+
+    #[test]
+    fn two_further_syncs_say_again_what_a_sync_said() {
+        let mut bob = Bob::new();
+        let [one, other, third, fourth] = ["1", "2", "3", "4"].map(|id| bob.hears(id, true));
+        // Others said it before or after, or a message of ours, which is sent again if it gets lost.
+        bob.acknowledgements
+            .acknowledged_by_other(other, &mut bob.log);
+        bob.says(&[third], false);
+        bob.says(&[one, other, fourth], true);
+        assert_eq!(bob.repeats(), [one, fourth]);
+        bob.acknowledgements
+            .acknowledged_by_other(fourth, &mut bob.log);
+        for _ in 0..2 {
+            bob.says(&[one], false);
+            assert_eq!(bob.repeats(), [one]);
+            bob.says(&[one], true);
+        }
+        assert_eq!(bob.repeats(), []);
+    }
+
+    #[test]
+    fn what_a_sync_said_is_said_again_within_three_timeouts_and_the_newest_of_it() {
+        let mut bob = Bob::new();
+        bob.now.monotonic_ms = 1_000;
+        let first = bob.hears("first", true);
+        bob.says(&[first], true);
+        bob.now.monotonic_ms = 1_000 + 3 * TIMEOUT_MS;
+        assert_eq!(bob.repeats(), [first]);
+        let many: Vec<_> = (0..REPEATED_MAX)
+            .map(|number| bob.hears(&number.to_string(), true))
+            .collect();
+        bob.says(&many, true);
+        assert_eq!(bob.repeats(), many);
+        bob.now.monotonic_ms += 3 * TIMEOUT_MS + 1;
+        assert_eq!(bob.repeats(), []);
+        assert_eq!(bob.acknowledgements.repeated_count(), 0);
+    }
+
+    #[test]
+    fn what_comes_again_is_said_though_another_one_said_it() {
+        let mut bob = Bob::new();
+        let entry = bob.hears("1", false);
+        bob.acknowledgements.send_delivered(&[entry]);
+        assert_eq!(
+            bob.acknowledgements.delivered().collect::<Vec<_>>(),
+            [entry]
+        );
+        bob.acknowledgements
+            .acknowledged_by_other(entry, &mut bob.log);
+        assert_eq!(bob.acknowledgements.due_ms, None);
+        bob.log.get_mut(entry).unwrap().send = None;
+        bob.hears_again(entry);
+        assert!(bob.acknowledgements.due_ms.is_some());
+        bob.says(&[entry], true);
+        assert_eq!(bob.repeats(), [entry]);
+    }
+
+    #[test]
+    fn what_must_not_be_said_is_neither_owed_nor_said_again() {
+        let mut bob = Bob::new();
+        let entries = ["1", "2", "3"].map(|id| bob.hears(id, true));
+        bob.says(&entries[..1], true);
+        bob.acknowledgements
+            .acknowledged_by_other(entries[1], &mut bob.log);
+        for entry in entries {
+            let held = bob.log.get_mut(entry).unwrap();
+            bob.acknowledgements.forget(entry, held);
+            bob.audit();
+        }
+        assert_eq!(bob.repeats(), []);
+        assert_eq!(bob.acknowledgements.due_ms, None);
+        bob.acknowledgements.hurry(bob.now, 2, &mut bob.rng);
+        assert!(bob.acknowledgements.due_ms.is_some());
+    }
+
+    #[test]
+    fn to_say_the_oldest_of_what_is_owed_changes_one_number() {
+        let mut bob = Bob::new();
+        let whole = bob.hears("1", true);
+        let parts = ["2", "3", "4"].map(|id| bob.hears(id, false));
+        assert_eq!(bob.stores().1, ["1", "2", "3", "4"]);
+        // What comes again has its number, and its place.
+        bob.hears_again(parts[0]);
+        bob.says(&parts[2..], true);
+        assert_eq!(bob.stores(), (0, vec!["4".to_owned()]));
+        bob.says(&[whole], true);
+        assert_eq!(bob.stores(), (1, vec![]));
+        bob.says(&parts[..1], true);
+        assert_eq!(bob.stores(), (2, vec![]));
+        bob.says(&parts[1..2], true);
+        assert_eq!(bob.stores(), (4, vec![]));
+        assert_eq!(bob.acknowledgements.due_ms, None);
+        bob.hears_again(whole);
+        assert_eq!(bob.stores(), (4, vec!["1".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_owed_is_owed_in_the_next_life_in_the_order_in_which_it_came() {
+        let mut log = Log::new(10);
+        let numbers = [("a", 3), ("b", 6), ("c", 2), ("d", 0), ("e", 4)];
+        let [a, b, c, d, e] = numbers.map(|(id, number)| {
+            let (entry, _) = log.add(Name::new(id), "alice".into(), 1, None, 0);
+            log.get_mut(entry).unwrap().unacknowledged = number;
+            entry
+        });
+        let mut bob = Bob::with(log);
+        let (log, rng) = (&mut bob.log, &mut bob.rng);
+        bob.acknowledgements.restore(log, 2, bob.now, 2, rng);
+        bob.audit();
+        assert_eq!(
+            bob.acknowledgements.delivered().collect::<Vec<_>>(),
+            [a, e, b]
+        );
+        for entry in [c, d] {
+            assert_eq!(bob.log.get(entry).unwrap().unacknowledged, 0);
+        }
+        let next = bob.hears("next", true);
+        assert_eq!(bob.log.get(next).unwrap().unacknowledged, 7);
+        bob.says(&[next], true);
+        assert_eq!(bob.acknowledgements.order_acknowledged(), 2);
+        // All of that life is said already.
+        let mut bob = Bob::new();
+        let (log, rng) = (&mut bob.log, &mut bob.rng);
+        bob.acknowledgements.restore(log, 9, bob.now, 2, rng);
+        let next = bob.hears("next", true);
+        assert_eq!(bob.log.get(next).unwrap().unacknowledged, 10);
+        assert_eq!(bob.acknowledgements.order_acknowledged(), 9);
+    }
+
+    #[test]
+    fn the_usual_time_is_the_one_that_was_drawn_last() {
+        let mut bob = Bob::new();
+        bob.rng = Drawn::from([0.9, 0.1, 0.2, 0.15, 0.4]);
+        let entries: Vec<_> = (0..2 * TOGETHER_MAX)
+            .map(|number| bob.hears(&number.to_string(), true))
+            .collect();
+        let due_ms = bob.acknowledgements.due_ms.unwrap();
+        assert!(due_ms < WINDOW_MS / 4);
+        bob.says(&entries[..1], false);
+        assert_eq!(bob.acknowledgements.due_ms, Some(due_ms));
+        // What one sync cannot name follows, sooner than usual as long as it is so much.
+        bob.now.monotonic_ms = due_ms;
+        bob.says(&entries[..10], true);
+        let wait_ms = |bob: &Bob| bob.acknowledgements.due_ms.unwrap() - bob.now.monotonic_ms;
+        assert!(wait_ms(&bob) < WINDOW_MS / 8);
+        let (last, before) = entries[10..=entries.len() - TOGETHER_MAX]
+            .split_last()
+            .unwrap();
+        for entry in before {
+            bob.acknowledgements
+                .acknowledged_by_other(*entry, &mut bob.log);
+        }
+        assert!(wait_ms(&bob) < WINDOW_MS / 8);
+        bob.acknowledgements
+            .acknowledged_by_other(*last, &mut bob.log);
+        let usual_ms = wait_ms(&bob);
+        assert!(usual_ms > WINDOW_MS / 8 && usual_ms < WINDOW_MS / 2);
+        let (now, rng) = (bob.now, &mut bob.rng);
+        bob.acknowledgements.hurry(now, 2, rng);
+        assert_eq!(wait_ms(&bob), usual_ms);
+        bob.acknowledgements.put_off(now, 2, &mut bob.rng);
+        assert_ne!(wait_ms(&bob), usual_ms);
+    }
+
+    #[test]
+    fn a_burst_puts_nothing_off() {
+        let mut bob = Bob::new();
+        bob.rng = Drawn::from([0.01, 0.9]);
+        bob.hears("first", true);
+        let due_ms = bob.acknowledgements.due_ms;
+        for number in 1..TOGETHER_MAX {
+            bob.hears(&number.to_string(), true);
+        }
+        assert_eq!(bob.acknowledgements.due_ms, due_ms);
+    }
+}
