@@ -258,6 +258,22 @@ def test_no_wire_message_exceeds_the_maximum_of_a_small_node() -> None:
     assert max(record.size_bytes for record in world.network.trace) <= 2_500
 
 
+@pytest.mark.parametrize(("maximum", "size", "count"), [(1_800, 20_000, 3), (10_000, 100, 300)])
+def test_what_arrived_is_delivered_where_no_filter_fits_a_message(maximum: int, size: int, count: int) -> None:
+    async def scenario(world: World) -> None:
+        node_config = NodeConfig(max_message_size_bytes=maximum)
+        for name in ("alice", "bob"):
+            await world.join(name, ChannelConfig.waku(), node_config=node_config)
+        payloads = [number.to_bytes(2, "big") * (size // 2) for number in range(count)]
+        sent = [await world.channels["alice"].send(payload) for payload in payloads]
+        for request_id in sent:
+            assert await world.channels["alice"].delivered(request_id, timeout_ms=600_000) == {"bob"}
+
+    world = run_world(scenario)
+    assert len(world.messages("bob")) == count
+    assert world.of("alice", MessageSendErrorEvent) == []
+
+
 def test_send_needs_a_started_channel() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", ChannelConfig.logos(auto_start=False))

@@ -44,7 +44,7 @@ impl History {
     ) -> Self {
         let owed = std::iter::empty();
         let gathered = sources.iter().copied();
-        let mut history = self.compose(log, causal_size, gathered, owed, budget);
+        let mut history = self.compose(log, causal_size, gathered, owed, budget, false);
         history.sources = sources;
         history
     }
@@ -52,22 +52,29 @@ impl History {
     /// A history of at most `budget` bytes, which names nothing yet.
     ///
     /// The newest `causal_size` delivered sends come first in claim and last in place. `sources`
-    /// follow as ids alone until one has no room, then those of `owed` that have, with hints.
+    /// follow as ids alone until one has no room, then those of `owed` that have, with hints. Where it `acknowledges`,
+    /// `sources` have up to half of what the newest one leaves: what nothing acknowledges is sent again, and fails at last.
     pub fn compose(
         mut self,
         log: &mut Log,
         causal_size: usize,
-        sources: impl Iterator<Item = EntryRef>,
+        sources: impl Iterator<Item = EntryRef> + Clone,
         owed: impl Iterator<Item = EntryRef>,
         budget: usize,
+        acknowledges: bool,
     ) -> Self {
         let history = &mut self;
         history.left = budget;
+        let mut kept = 0;
         let number = log.next_history();
         let mut causal = std::mem::take(&mut history.causal);
         causal.extend(log.newest(causal_size));
         let mut fitting = 0;
         for &entry in &causal {
+            if acknowledges && fitting == 1 {
+                kept = room_for(log, sources.clone(), history.left / 2);
+                history.left -= kept;
+            }
             if !history.claim(log, entry, true, number) {
                 break;
             }
@@ -75,6 +82,7 @@ impl History {
             fitting += 1;
         }
         causal.truncate(fitting);
+        history.left += kept;
         for entry in sources {
             let Some(held) = log.get(entry).filter(|held| held.named_in != number) else {
                 continue;
@@ -142,6 +150,18 @@ impl History {
         held.named_in = number;
         true
     }
+}
+
+/// What these take as ids alone, up to `bytes_max`.
+fn room_for(log: &Log, entries: impl Iterator<Item = EntryRef>, bytes_max: usize) -> usize {
+    let mut bytes = 0;
+    for entry in entries {
+        bytes += log.get(entry).map_or(0, |held| size_of(held, false));
+        if bytes >= bytes_max {
+            return bytes_max;
+        }
+    }
+    bytes
 }
 
 fn size_of(entry: &Entry, whole: bool) -> usize {

@@ -298,6 +298,7 @@ impl Machine {
             sources.iter().copied(),
             owed.into_iter(),
             budget,
+            true,
         )
     }
 
@@ -439,8 +440,8 @@ impl Machine {
         self.anti_entropy.sample(&self.log, at_ms);
         let asked = self.ask_by_filter(now);
         let is_due = |due_ms: Option<i64>| due_ms.is_some_and(|due_ms| due_ms <= at_ms);
-        let by_schedule =
-            asked || is_due(self.sync_schedule.due_ms) || is_due(self.anti_entropy.due_ms);
+        let is_scheduled = is_due(self.sync_schedule.due_ms);
+        let by_schedule = asked || is_scheduled || is_due(self.anti_entropy.due_ms);
         let inquires = is_due(self.outgoing.inquiry_due_ms());
         if inquires {
             self.filter.on_counted(at_ms);
@@ -489,7 +490,13 @@ impl Machine {
         // have one.
         let for_requests = !wanted && self.config.bloom_interval_ms > 0;
         let takes_filter = !only_stated && !for_requests;
-        self.leave_sync(&history, &requests, stated, takes_filter, now)
+        let sync = self.leave_sync(&history, &requests, stated, takes_filter, now);
+        if is_scheduled {
+            let members = self.participants.len();
+            self.acknowledgements
+                .follow_up(now, members, &mut *self.rng);
+        }
+        sync
     }
 
     /// Whether a sync is to ask by its filter what is missing: where that is due, and senders do not count it.

@@ -165,6 +165,14 @@ impl Acknowledgements {
         }
     }
 
+    /// A sync of the schedule left that could not name all that is owed: the rest follows in its own time, without
+    /// acknowledgement syncs too. By the schedule alone it would come after its senders gave up.
+    pub fn follow_up(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
+        if self.due_ms.is_none() && self.len() > self.by_others.len() {
+            self.draw(now, members, rng);
+        }
+    }
+
     /// What is owed changes all the time just now: it is said later.
     pub fn put_off(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
         self.draw_usual(now, members, rng);
