@@ -219,6 +219,41 @@ fn what_comes_again_is_said_again_where_its_sender_may_not_have_heard_it() {
 }
 
 #[test]
+fn what_one_scheduled_sync_cannot_name_follows_however_long_the_causal_history_is() {
+    const INTERVAL_MS: i64 = 30_000;
+    let mut bob = Bob::of(Config {
+        causal_history_size: 200,
+        bloom_interval_ms: 0,
+        sync_min_interval_ms: INTERVAL_MS,
+        header_bytes_max: 1_500,
+        ..config()
+    });
+    let came: Vec<String> = (0..200).map(|number| format!("content {number}")).collect();
+    for message_id in &came {
+        bob.hear(message("alice", message_id, b"content"));
+        bob.machine
+            .handle_send_reconstructed(None, "alice", message_id, 1, &[], at(0));
+    }
+    // The schedule alone has one sync in this time.
+    let left = bob.wait_until(INTERVAL_MS);
+    let mut said = std::collections::HashSet::new();
+    for (_, sync) in &left {
+        assert!(sync.payload.len() <= 1_500);
+        let sync = Message::decode(&sync.payload, config().wire_format).unwrap();
+        assert_eq!(sync.bloom_filter, None);
+        said.extend(
+            sync.causal_history
+                .into_iter()
+                .map(|entry| entry.message_id),
+        );
+    }
+    let unsaid: Vec<_> = came.iter().filter(|id| !said.contains(*id)).collect();
+    assert_eq!(unsaid, Vec::<&String>::new());
+    // Half of a header names some twenty, and all that was said is said twice more.
+    assert!(left.len() <= 40, "{}", left.len());
+}
+
+#[test]
 fn an_echo_of_ours_is_ours_and_anything_else_under_our_name_a_conflict() {
     let mut bob = Bob::new();
     let content = Octets::from(&b"typing"[..]);
