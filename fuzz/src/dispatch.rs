@@ -146,7 +146,6 @@ impl Sender {
             contents,
             data_count: data_count as u32,
             reserve: 0,
-            form: "raw leopard",
         };
         self.channel.submit(submission).expect("it is new");
         self.requests.insert(send_id.clone(), send_id);
