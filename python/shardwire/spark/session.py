@@ -73,15 +73,15 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     # Workers otherwise take the first python3 on their path. On a cluster the submitter names theirs.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
-    with interrupted_after():
-        # Java whose driver ends while it starts stays for ever.
-        SparkContext._ensure_initialized()
     is_ours = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName(app_name)
     if is_ours:
         builder = _quiet(builder)
         if master is not None:
             builder = builder.master(master)
+    with interrupted_after():
+        # Java whose driver ends while it starts stays for ever.
+        SparkContext._ensure_initialized()
     spark = builder.getOrCreate()
     try:
         if spark.conf.get("spark.log.level", None) is None:
