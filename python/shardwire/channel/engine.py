@@ -289,10 +289,12 @@ class Engine:
         """Monotonic time at which something falls due without any input."""
         if not self.active:
             return None
+        quota, at_ms = self.quota, now.epoch_ms
+        allowances = quota.allowances(at_ms)
         # An acknowledgement and what is no acknowledgement have times of their own.
-        reopens = (self.quota.reopens_at_ms(kind, now.epoch_ms) for kind in (TransmitKind.FIRST, TransmitKind.SYNC))
-        reopens_in_ms = min((at_ms for at_ms in reopens if at_ms > now.epoch_ms), default=now.epoch_ms) - now.epoch_ms
-        allowances = self.quota.allowances(now.epoch_ms)
+        kinds = (TransmitKind.FIRST, TransmitKind.SYNC) if allowances else ()
+        reopens = [quota.reopens_at_ms(kind, allowances, at_ms) for kind in kinds]
+        reopens_in_ms = min((reopens_ms for reopens_ms in reopens if reopens_ms > at_ms), default=at_ms) - at_ms
         return self.machine.next_wake_ms(allowances, now.monotonic_ms + reopens_in_ms, now)
 
     # --- what the machine says ---

@@ -53,8 +53,8 @@ def why_undelivered(send: SendProgress, engine: Engine, config: ChannelConfig, i
         return f"it was sent; {_of_others(send, engine, config, now)}"
     if engine.quota.allows(TransmitKind.FIRST, now.epoch_ms):
         return f"it is still being sent: {taken}"
-    status = engine.quota.status(now.epoch_ms)
-    wait_ms = max(0, engine.quota.reopens_at_ms(TransmitKind.FIRST, now.epoch_ms) - now.epoch_ms)
+    status, allowances = engine.quota.status(now.epoch_ms), engine.quota.allowances(now.epoch_ms)
+    wait_ms = max(0, engine.quota.reopens_at_ms(TransmitKind.FIRST, allowances, now.epoch_ms) - now.epoch_ms)
     kept = "" if status.used >= status.total else ", the rest is kept for acknowledgements"
     return f"the rate limit holds it for another {wait_ms} ms: {status.used} of {status.total} used{kept}; {taken}"
 

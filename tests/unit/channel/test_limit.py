@@ -237,14 +237,15 @@ def test_of_two_limits_the_one_that_is_spent_holds_until_its_own_epoch_ends(own_
         shared: Any = SimpleNamespace(limit=limit, member=member)
         quota = Quota(own, shared)
         assert quota.allows(TransmitKind.FIRST, clock.epoch_ms())
-        assert quota.reopens_at_ms(TransmitKind.FIRST, clock.epoch_ms()) == clock.epoch_ms()
+        now_ms = clock.epoch_ms()
+        assert quota.reopens_at_ms(TransmitKind.FIRST, quota.allowances(now_ms), now_ms) == now_ms
         assert [place is None for place in await quota.take([TransmitKind.FIRST] * 2)] == [False, True]
         assert not quota.allows(TransmitKind.FIRST, clock.epoch_ms())
         # What the other limit had given for the second is left to others.
         assert limit.record().used == 1
         now_ms = clock.epoch_ms()
         _, _, ends_at_ms = own[0].standing(now_ms)
-        assert quota.reopens_at_ms(TransmitKind.FIRST, now_ms) == ends_at_ms
+        assert quota.reopens_at_ms(TransmitKind.FIRST, quota.allowances(now_ms), now_ms) == ends_at_ms
         status = quota.status(now_ms)
         assert (status.used, status.total) == (1, 1)
 

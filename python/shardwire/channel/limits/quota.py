@@ -74,9 +74,10 @@ class Quota:
             if not limit.allowance(member, epoch_ms).allows(TransmitKind.FIRST):
                 limit.pass_over(member, epoch_ms)
 
-    def reopens_at_ms(self, kind: TransmitKind, epoch_ms: int) -> int:
-        """Unix time at which more of a kind may leave; `epoch_ms` where more may now."""
-        holding = [part for part in self._parts if not part[0].allowance(part[1], epoch_ms).allows(kind)]
+    def reopens_at_ms(self, kind: TransmitKind, allowances: Sequence[Allowance], epoch_ms: int) -> int:
+        """Unix time at which more of a kind may leave than `allowances` of this time let; `epoch_ms` where more may
+        now."""
+        holding = [part for part, allowance in zip(self._parts, allowances, strict=True) if not allowance.allows(kind)]
         return max((limit.reopens_at_ms(member, kind, epoch_ms) for limit, member in holding), default=epoch_ms)
 
     def behind_ms(self, epoch_ms: int) -> int:

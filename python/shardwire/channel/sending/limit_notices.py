@@ -38,7 +38,10 @@ class LimitNotices:
             return
         behind_ms = self._quota.behind_ms(now.epoch_ms)
         status = self._quota.status(now.epoch_ms)
-        resets_at_ms = self._quota.reopens_at_ms(TransmitKind.FIRST, now.epoch_ms) if behind_ms else status.resets_at_ms
+        resets_at_ms = status.resets_at_ms
+        if behind_ms:
+            allowances = self._quota.allowances(now.epoch_ms)
+            resets_at_ms = self._quota.reopens_at_ms(TransmitKind.FIRST, allowances, now.epoch_ms)
         if (resets_at_ms, behind_ms > 0) == self._announced:
             return
         self._announced = resets_at_ms, behind_ms > 0
