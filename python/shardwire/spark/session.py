@@ -76,7 +76,8 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     is_ours = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName(app_name)
     if is_ours:
-        builder = _quiet(builder)
+        # Spark's progress bars would write over the lines of a job.
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
         if master is not None:
             builder = builder.master(master)
     with interrupted_after():
@@ -93,14 +94,6 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
             # Where the driver's Java has died there is nothing to stop, and its death is what is to be told.
             with suppress(Py4JError, OSError):
                 spark.stop()
-
-
-def _quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Turns off Spark's progress bars, which would write over the lines of a job, unless they are asked for."""
-    from pyspark import SparkConf
-
-    name = "spark.ui.showConsoleProgress"
-    return builder if SparkConf().contains(name) else builder.config(name, "false")
 
 
 def local_cluster_session(
