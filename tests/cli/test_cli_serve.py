@@ -90,19 +90,21 @@ def test_a_command_that_hangs_is_ended_and_one_that_is_missing_or_killed_told(tm
             assert Path(failed["file"]).parent == Path("shardwire-failed")
             worker.signal()
             assert worker.wait() == 0, str(worker)
-        with Terminal(tmp_path, *arguments, "--failed", "kept", "--", "./nothing-here") as worker:
-            worker.until_event("joined")
-            send(tmp_path, server.url, "x")
-            [failed] = worker.until_event("failed")
-            assert failed["error"] == "./nothing-here cannot be run: No such file or directory"
-            assert (tmp_path / failed["file"]).read_bytes() == b"x"
-        # A signal for which there is no name in Python.
-        with Terminal(tmp_path, *arguments, "--", "sh", "-c", "kill -40 $$") as worker:
-            worker.until_event("joined")
-            send(tmp_path, server.url, "y")
-            [failed] = worker.until_event("failed")
-            assert failed["error"] == "sh was ended by signal 40"
-            assert (tmp_path / failed["file"]).read_bytes() == b"y"
+        for message, told, command in (
+            (
+                "x",
+                "./nothing-here cannot be run: No such file or directory",
+                ["--failed", "kept", "--", "./nothing-here"],
+            ),
+            # A signal for which there is no name in Python.
+            ("y", "sh was ended by signal 40", ["--", "sh", "-c", "kill -40 $$"]),
+        ):
+            with Terminal(tmp_path, *arguments, *command) as worker:
+                worker.until_event("joined")
+                send(tmp_path, server.url, message)
+                [failed] = worker.until_event("failed")
+                assert failed["error"] == told
+                assert (tmp_path / failed["file"]).read_bytes() == message.encode()
 
 
 def test_a_second_interruption_ends_the_command_too(tmp_path: Path) -> None:
