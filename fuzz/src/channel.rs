@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use shardwire_core::channel::{
-    Arrival, Channel, Event, Handover, RecordKey, Redelivery, Segmentation, StoredRecord, Value,
-    payload_key,
+    Arrival, Channel, ChannelConfig, Event, Handover, RecordKey, Redelivery, RetrievalConfig,
+    Segmentation, StoredRecord, Value, payload_key,
 };
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::keccak::keccak256;
@@ -43,6 +43,12 @@ const HANDOVER: Handover = Handover {
     bytes_max: usize::MAX,
 };
 
+const RETRIEVAL: RetrievalConfig = RetrievalConfig {
+    retrieve_frequency_ms: 500,
+    query_on_connect: true,
+    query_on_connect_interval_ms: 20_000,
+};
+
 type Records = BTreeMap<(String, Vec<u8>), Octets>;
 
 struct Party {
@@ -67,7 +73,13 @@ pub(crate) fn member(
     seed: u64,
 ) -> Channel {
     let rng = Box::new(Draws::from_seed(seed));
-    let channel = Channel::new("room", name, config, segmentation, HANDOVER, now, rng);
+    let config = ChannelConfig {
+        sds: config,
+        segmentation,
+        handover: HANDOVER,
+        retrieval: RETRIEVAL,
+    };
+    let channel = Channel::new("room", name, config, now, rng);
     channel.expect("a legal configuration")
 }
 
@@ -339,9 +351,19 @@ pub struct Chat {
     marks: u64,
     /// What forged messages are spelled like, where they are.
     spellings: Option<Spellings>,
+    /// Whether stores are asked, which have what was on the wire.
+    asks_stores: bool,
 }
 
 impl Chat {
+    /// The chat of a seed, in which stores are asked for what is missing and for what passed by.
+    pub fn asking(seed: u64) -> Self {
+        Chat {
+            asks_stores: true,
+            ..Chat::from_seed(seed)
+        }
+    }
+
     /// The chat of a seed, with forged messages that are spelled like others.
     pub fn spelled(seed: u64) -> Self {
         Chat {
@@ -357,7 +379,10 @@ impl Chat {
 
     /// The chat that bytes describe.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Chat::new(Draws::from_bytes(bytes))
+        Chat {
+            asks_stores: true,
+            ..Chat::new(Draws::from_bytes(bytes))
+        }
     }
 
     /// Whether bytes are left to describe what happens next.
@@ -404,6 +429,7 @@ impl Chat {
             payloads: Vec::new(),
             marks: 0,
             spellings: None,
+            asks_stores: false,
         }
     }
 
@@ -432,6 +458,7 @@ impl Chat {
             }
             75..80 => self.restart(which),
             80..84 => self.take_back(which),
+            84..90 if self.asks_stores => self.ask_store(which),
             _ => self.settle(which),
         }
         self.take_events(which);
@@ -578,6 +605,7 @@ impl Chat {
         let arrival = Arrival {
             data: &data,
             retrieval_hint: Some(&[7; 32]),
+            timestamp_ns: 0,
             authenticated_sender: self.draws.chance(30).then_some(sender),
             from_store: self.draws.chance(20),
             observed: self.draws.chance(50),
@@ -698,6 +726,33 @@ impl Chat {
             self.store(which);
         }
         self.parties[which].restart(at(self.now_ms));
+    }
+
+    /// A connection comes or goes, and a store is asked, or ends what it was asked before.
+    fn ask_store(&mut self, which: usize) {
+        let now = at(self.now_ms);
+        let (wire, draws) = (&self.wire, &mut self.draws);
+        let channel = &mut self.parties[which].channel;
+        match draws.below(8) {
+            0 => channel.handle_started(now),
+            1 => channel.handle_connection(draws.chance(70), draws.chance(50), now),
+            2 => channel.handle_missed(draws.next() as i64, now),
+            3 => channel.handle_no_answer(now),
+            4 => channel.withdraw_question(),
+            5 => channel.handle_answered(draws.chance(70), now),
+            _ => {
+                if channel.poll_question(now).is_none() {
+                    let due_ms = channel.next_question_ms(now);
+                    assert!(due_ms.is_none_or(|due_ms| due_ms > self.now_ms));
+                }
+                for _ in 0..draws.below(20).min(wire.len()) {
+                    let data = &wire[draws.below(wire.len())];
+                    let hash = [draws.below(8) as u8; 32];
+                    channel.handle_stored_message(&hash, draws.chance(80).then_some(&**data));
+                    channel.wants_more(draws.chance(50));
+                }
+            }
+        }
     }
 
     fn take_events(&mut self, which: usize) {

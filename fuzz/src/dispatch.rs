@@ -112,7 +112,8 @@ impl Sender {
             70..76 => self.limit(),
             76..80 => {
                 let online = self.draws.chance(60);
-                self.channel.handle_connection(online);
+                self.channel
+                    .handle_connection(online, online, at(self.now_ms));
             }
             80..83 => self.stop(),
             _ => self.now_ms += [1, 400, 5_000, 61_000][self.draws.below(4)],
@@ -391,7 +392,7 @@ impl Sender {
     pub fn end(&mut self) {
         self.is_active = true;
         self.allowances.clear();
-        self.channel.handle_connection(true);
+        self.channel.handle_connection(true, true, at(self.now_ms));
         for transmit in std::mem::take(&mut self.queue) {
             self.hand_over(transmit);
         }

@@ -187,6 +187,7 @@ fn hand(bob: &mut Channel, data: Octets, now_ms: i64) {
     let arrival = Arrival {
         data: &data,
         retrieval_hint: None,
+        timestamp_ns: 0,
         authenticated_sender: None,
         from_store: false,
         observed: false,

@@ -28,6 +28,11 @@ proptest! {
     }
 
     #[test]
+    fn what_stores_say_is_survived(seed in any::<u64>(), steps in 1_usize..STEPS_MAX) {
+        play(Chat::asking(seed), steps);
+    }
+
+    #[test]
     fn what_is_honest_is_delivered_once(seed in any::<u64>()) {
         delivers_once(seed);
     }

@@ -66,6 +66,8 @@ __all__ = [
     "SenderIdConflict",
     "SetDropped",
     "SharedQuota",
+    "StoreQuestion",
+    "StoreQuestions",
     "SyncReceived",
     "Transmit",
     "TransmitFailed",
@@ -101,6 +103,7 @@ __all__ = [
     "is_rival",
     "keccak256",
     "keccak256_many",
+    "last_seen_ns",
     "message_hash",
     "read_journal",
     "reassemble_many",
@@ -1110,10 +1113,6 @@ class Participant:
         """Whether a content is held, or can be reconstructed."""
     def missing(self) -> tuple[HistoryEntry, ...]:
         """What histories name and is not here, the longest known first."""
-    def missing_by_id(self) -> dict[str, HistoryEntry]:
-        """The same by message id."""
-    def missing_version(self) -> int:
-        """A number that differs once another message is missing, or more is known of one."""
     def is_missing(self, message_id: str) -> bool:
         """Whether the message is a dependency that is not here."""
     def participants_heard(self, now: Now) -> tuple[str, ...]:
@@ -1680,6 +1679,7 @@ class ChannelMachine(Participant):
         now: Now,
         retrieval_hint: Buffer | None = None,
         *,
+        timestamp_ns: int = 0,
         authenticated_sender: str | None = None,
         from_store: bool = False,
         observed: bool = False,
@@ -1690,6 +1690,7 @@ class ChannelMachine(Participant):
             data: A decrypted SDS message.
             now: The moment.
             retrieval_hint: How a store finds it.
+            timestamp_ns: Its transport time since the Unix epoch; 0 where that is not known.
             authenticated_sender: Who encrypted it, where the cipher proves that.
             from_store: Whether a store answered with it: that says nothing about what its sender heard.
             observed: Whether `SegmentSeen` is wanted.
@@ -1702,7 +1703,7 @@ class ChannelMachine(Participant):
         """As `handle_message` for each of these, in order.
 
         Args:
-            arrivals: Each has `data`, `message_hash`, `authenticated_sender` and `from_store`.
+            arrivals: Each has `data`, `message_hash`, `timestamp_ns`, `authenticated_sender` and `from_store`.
             now: The moment.
             observed: Whether `SegmentSeen` is wanted.
 
@@ -1764,6 +1765,8 @@ class ChannelMachine(Participant):
         """
     def own_sends(self) -> OwnSends:
         """How far our sends have come."""
+    def store_questions(self) -> StoreQuestions:
+        """What a store is asked."""
     def expire(self, now: Now) -> None:
         """Drops partial messages that nothing new came for (segmentation 001, 002, timeouts)."""
     def poll_events(self, now: Now) -> list[SdsEvent]:
@@ -1789,8 +1792,12 @@ class ChannelMachine(Participant):
 
     def refuse_ephemeral(self, request_id: str, message_id: str, error: str) -> None:
         """An ephemeral message can never be sent (004, Irrecoverable errors)."""
-    def handle_connection(self, online: bool) -> None:
-        """Whether the node is connected: nothing leaves while it is not."""
+    def handle_started(self, now: Now) -> None:
+        """The channel starts, and its node is taken for connected until it says otherwise."""
+    def handle_connection(self, online: bool, is_full: bool, now: Now) -> None:
+        """Whether the node is connected, nothing leaves while it is not, and whether all that it offers is in reach."""
+    def handle_missed(self, since_ns: int, now: Now) -> None:
+        """From this transport time on messages may have passed by."""
     def may_try(self, monotonic_ms: int) -> bool:
         """Whether the node is worth a try: it is online, did not fail just now, and does not refuse everything."""
     def poll_transmits(self, allowances: list[Allowance], now: Now) -> tuple[list[Transmit], bool, bool]:
@@ -1863,13 +1870,55 @@ class ChannelMachine(Participant):
         failed."""
     def dispatch_stats(self) -> dict[str, int]:
         """How many messages went which way."""
-    def has_partial(self) -> bool:
-        """Whether some of a message is here that is not whole."""
     def has_delivery_room(self, behind_messages: int = 0, behind_bytes: int = 0) -> bool:
         """Whether what is received is to be taken in, behind so many messages and bytes more: not while the application
         has to catch up first."""
     def receiving_stats(self) -> dict[str, int]:
         """Counts of what was received since the start, and sizes of what is held of it."""
+
+@final
+class StoreQuestions:
+    """What one machine asks of a store, and when (004, Missing message retrieval and Query on connect)."""
+
+    def next_ms(self, now: Now) -> int | None:
+        """Monotonic time at which a store is to be asked something; None for not before something comes."""
+    def poll(self, now: Now) -> StoreQuestion | None:
+        """What a store is to be asked now; None where nothing is due, or one is being asked.
+
+        `handle_answered`, `handle_no_answer` or `withdraw` ends it.
+        """
+
+    def handle_message(self, message_hash: Buffer, data: Buffer | None) -> None:
+        """The store has a message: told before it is taken in, with the SDS message where there is one."""
+    def wants_more(self, news: bool) -> bool:
+        """Whether the next page is wanted, now that this one is taken in; `news` where it had anything unknown."""
+    def handle_answered(self, all_kept: bool, now: Now) -> None:
+        """A store has answered; whether all that it had was taken in."""
+    def handle_no_answer(self, now: Now) -> None:
+        """No store answered: none is asked anything before its time."""
+    def withdraw(self) -> None:
+        """Nobody waits for the answer any longer."""
+
+def last_seen_ns(record: Buffer) -> int:
+    """The transport time of a stored record of kind "channel.last-seen" up to which nothing was missed.
+
+    Raises:
+        PersistenceError: It is damaged, or a newer release wrote it.
+    """
+
+@final
+class StoreQuestion:
+    """One query: of messages by their hashes, or of all of the content topic."""
+
+    @property
+    def hashes(self) -> tuple[bytes, ...]:
+        """Transport hashes; empty for all of the content topic."""
+    @property
+    def since_ms(self) -> int:
+        """Unix time from which on; there is no end."""
+    @property
+    def newest_first(self) -> bool:
+        """Whether the newest come first, for as long as `StoreQuestions.wants_more`."""
 
 @final
 class OwnSends:

@@ -28,7 +28,7 @@ from shardwire.channel.storing.writer import Writer
 from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, ReliableChannelOptions, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.names import ChannelId, SenderId
-from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
+from shardwire.node.clock import Clock
 from shardwire.node.protocol import Node
 from shardwire.peer_log import PeerLog
 from shardwire.persistence.protocol import Persistence, RecordName
@@ -199,8 +199,6 @@ def _assemble(
         own_limit = limit, limit.join(machine.counted_in_flight, clock.epoch_ms)
     quota = Quota(own_limit, membership)
     first_parity = machine.first_parity_millionths if config.parity_on_demand else None
-    # A time that has not come says nothing: the clock was ahead when it was stored.
-    is_past = stored.last_seen_ns <= now.epoch_ms * NANOSECONDS_PER_MS
     session = Session(
         arguments,
         sizes,
@@ -208,6 +206,5 @@ def _assemble(
         ChannelSegmenter(sizes.budget.segmentation, first_parity),
         Subscriptions(channel, machine.listen_for),
         writer,
-        last_seen_ns=stored.last_seen_ns if is_past else 0,
     )
     return session

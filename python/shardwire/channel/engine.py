@@ -37,7 +37,6 @@ from shardwire.channel.sending.outcomes import DispatchOutcome, Late, Propagated
 from shardwire.channel.sending.requests import CONTENTS
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.submissions import Settled, Submission, Submissions
-from shardwire.channel.storing.records import Records
 from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, ChunkErrorEvent, ChunkInfo, IrretrievableMessageEvent, MessageSendErrorEvent
@@ -106,7 +105,6 @@ class Engine:
         self._settlements: list[Settled] = []
         self._missing: list[HistoryEntry] = []
         self._irretrievable: list[HistoryEntry] = []
-        self._changes: Records = {}
         self.counts: dict[str, int] = {}
 
     # --- inputs ---
@@ -193,15 +191,6 @@ class Engine:
     def on_announced(self, outcome: Outcome, now: Now) -> None:
         self.own_sends.on_announced(*outcome)
 
-    def on_irretrievable(self, entries: tuple[str, ...], now: Now) -> None:
-        """The store was asked for these message ids and does not have them."""
-        self.machine.handle_irretrievable(entries, now)
-        self._settle(now)
-
-    def keep(self, records: Records) -> None:
-        """Adds records from outside the engine to the next commit."""
-        self._changes.update(records)
-
     def handle_time(self, now: Now) -> None:
         """Runs what is due."""
         self.machine.handle_time(now, self.active)
@@ -260,11 +249,7 @@ class Engine:
         beside = self.quota.poll_persist()
         if not self._is_stored:
             self.machine.drop_changes()
-            self._changes.clear()
             return _NOTHING
-        if self._changes:
-            beside.update(self._changes)
-            self._changes.clear()
         return self.machine.poll_persist(beside or None)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:

@@ -81,7 +81,6 @@ class NodeLink:
         except BaseException:
             await self._close_events()
             raise
-        self._retrieval.on_started()
         self._tasks = [
             asyncio.create_task(work, name=f"shardwire {self._channel_id} {name}")
             for name, work in (

@@ -12,7 +12,7 @@ from shardwire.channel.arguments import ChannelArguments
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected, Outcome
 from shardwire.channel.commits import Commits
-from shardwire.channel.driver import Driver
+from shardwire.channel.driver import Driver, Input
 from shardwire.channel.engine import Engine
 from shardwire.channel.hand_over import HandOver
 from shardwire.channel.hooks import end_tasks
@@ -62,7 +62,6 @@ class Session:
         segmenter: Divides messages.
         subscriptions: Who listens.
         writer: Where changes are stored.
-        last_seen_ns: Transport time up to which an earlier life missed nothing; 0 for never.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class Session:
         segmenter: ChannelSegmenter,
         subscriptions: Subscriptions,
         writer: Writer,
-        last_seen_ns: int,
     ) -> None:
         config, clock = arguments.config, arguments.clock
         self.channel_id = arguments.channel_id
@@ -115,8 +113,8 @@ class Session:
             self._on_missed,
             engine.peer_log,
         )
-        self._arrivals = Arrivals(self.driver, engine, last_seen_ns, self._seen_until_ns, self._reception.forget)
-        self._retrieval = Retrieval(arguments, self._reception, self._arrivals, last_seen_ns)
+        self._arrivals = Arrivals(self.driver, engine, self._reception.forget)
+        self._retrieval = Retrieval(arguments, engine.machine.store_questions(), self._reception, self._arrivals)
         stores, is_closed = writer.stores, lambda: self.is_closed
         self._hand_over = HandOver(self.driver, engine, subscriptions, clock, stores, is_closed, self._is_ending)
         self._announcements = Announcements(subscriptions, self.waiters, self._on_announced)
@@ -207,11 +205,11 @@ class Session:
                     raise self.closed_error() from None
                 raise
             self._started = True
-            self.driver.post(self._activate)
+            self._tell_link(self._activate)
 
     def _activate(self, now: Now) -> None:
         self.engine.active = True
-        self.engine.machine.handle_connection(True)
+        self.engine.machine.handle_started(now)
 
     async def stop(self) -> None:
         # Whoever is cancelled meanwhile leaves a stopped channel behind all the same.
@@ -348,7 +346,7 @@ class Session:
             self._outflow.submit(transmit)
         self._outflow.resume()
         if collected.missing:
-            self._retrieval.on_missing()
+            self._retrieval.wake()
         self._hand_over.take(collected.delivery)
         if self._draining:
             self._progress.set()
@@ -364,15 +362,17 @@ class Session:
 
     # --- what the network brings ---
 
-    def _seen_until_ns(self, epoch_ms: int) -> int:
-        """The transport time up to which nothing was missed: a gap that no store answered for stays one."""
-        newest_ns = self._reception.newest_until_ns(epoch_ms)
-        gap_ns = self._retrieval.catch_up.open_since_ns
-        return newest_ns if gap_ns is None else min(newest_ns, gap_ns)
+    def _tell_link(self, told: Input) -> None:
+        """Queues what is said of the connection to the network, and has the store asked where that makes it due."""
+
+        def tell(now: Now) -> None:
+            told(now)
+            self._retrieval.wake()
+
+        self.driver.post(tell)
 
     def _on_missed(self, since_ns: int) -> None:
-        self._retrieval.on_missed(since_ns)
-        self._arrivals.on_missed()
+        self._tell_link(lambda now: self.engine.machine.handle_missed(since_ns, now))
 
     def _use_sizes(self, budget: MessageBudget) -> None:
         """The node's messages have another size: whatever is made of them from now on is divided so."""
@@ -394,6 +394,5 @@ class Session:
         self.engine.on_outcomes(outcomes, now)
 
     def _on_connection(self, state: ConnectionState) -> None:
-        online = state is not ConnectionState.DISCONNECTED
-        self.driver.post(lambda now: self.engine.machine.handle_connection(online))
-        self._retrieval.on_connection(state)
+        online, is_full = state is not ConnectionState.DISCONNECTED, state is ConnectionState.CONNECTED
+        self._tell_link(lambda now: self.engine.machine.handle_connection(online, is_full, now))

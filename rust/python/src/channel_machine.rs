@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use shardwire_core::channel::{
-    Arrival, Channel, Failure, Handover, Listened, Segmentation, StoredRecord, Submission,
+    Arrival, Channel, ChannelConfig, Failure, Handover, Listened, RetrievalConfig, Segmentation,
+    StoredRecord, Submission,
 };
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::{Config, Kinds, TransmitKind};
@@ -25,6 +26,7 @@ use crate::sds_config::config_of;
 use crate::sds_events::{Transmit, transmit_object};
 use crate::segmentation::SegmentationParameters;
 use crate::send_events::kinds_named;
+use crate::store_questions::StoreQuestions;
 use crate::stored_records::ChangedRecords;
 
 #[documented]
@@ -87,6 +89,15 @@ fn handover_of(config: &Bound<'_, PyAny>, redelivery: &str) -> PyResult<Handover
     })
 }
 
+/// The part of `SyncConfig` that says when a store is asked.
+fn retrieval_of(sync: &Bound<'_, PyAny>) -> PyResult<RetrievalConfig> {
+    Ok(RetrievalConfig {
+        retrieve_frequency_ms: sync.getattr("retrieve_frequency_ms")?.extract()?,
+        query_on_connect: sync.getattr("query_on_connect")?.extract()?,
+        query_on_connect_interval_ms: sync.getattr("query_on_connect_interval_ms")?.extract()?,
+    })
+}
+
 #[documented]
 #[pymethods]
 impl ChannelMachine {
@@ -114,13 +125,17 @@ impl ChannelMachine {
         members_make_parity: bool,
     ) -> PyResult<Py<Self>> {
         let handover = handover_of(config, redelivery)?;
-        let config = Config {
-            members_make_parity,
-            ..config_of(config, sync, header_bytes_max, delivered_when)?
-        };
-        let segmentation = Segmentation {
-            parameters: segmentation.inner,
-            limits: limits_of(limits)?,
+        let config = ChannelConfig {
+            sds: Config {
+                members_make_parity,
+                ..config_of(config, sync, header_bytes_max, delivered_when)?
+            },
+            segmentation: Segmentation {
+                parameters: segmentation.inner,
+                limits: limits_of(limits)?,
+            },
+            handover,
+            retrieval: retrieval_of(sync)?,
         };
         let mut read: Vec<(PyBackedStr, Bound<'py, PyBytes>, Buffer<'py>)> = Vec::new();
         for item in records.call_method0(intern!(py, "items"))?.try_iter()? {
@@ -131,15 +146,7 @@ impl ChannelMachine {
             (&**kind, key.as_bytes(), octets(value.clone()))
         });
         let (now, rng) = (now.get().into(), Box::new(PythonRandom::new(py, rng)));
-        let channel = Channel::new(
-            channel_id,
-            sender_id,
-            config,
-            segmentation,
-            handover,
-            now,
-            rng,
-        );
+        let channel = Channel::new(channel_id, sender_id, config, now, rng);
         let mut channel = channel.map_err(Error::from)?;
         channel.sds_mut().join_by(Box::new(IntoBytes));
         let channel = channel.restore(records, now).map_err(Error::from)?;
@@ -149,8 +156,8 @@ impl ChannelMachine {
     // --- inputs ---------------------------------------------------------------------------------
 
     #[pyo3(signature = (
-        data, now, retrieval_hint = None, *, authenticated_sender = None, from_store = false,
-        observed = false
+        data, now, retrieval_hint = None, *, timestamp_ns = 0, authenticated_sender = None,
+        from_store = false, observed = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "all that is known of an arrival")]
     fn handle_message(
@@ -159,6 +166,7 @@ impl ChannelMachine {
         data: Buffer<'_>,
         now: &Bound<'_, Now>,
         retrieval_hint: Option<Buffer<'_>>,
+        timestamp_ns: i64,
         authenticated_sender: Option<PyBackedStr>,
         from_store: bool,
         observed: bool,
@@ -169,6 +177,7 @@ impl ChannelMachine {
         let arrival = Arrival {
             data: &data,
             retrieval_hint: hint.as_deref(),
+            timestamp_ns,
             authenticated_sender: authenticated_sender.as_deref(),
             from_store,
             observed,
@@ -196,20 +205,32 @@ impl ChannelMachine {
                 .getattr(intern!(py, "authenticated_sender"))?
                 .extract()?;
             let from_store: bool = arrival.getattr(intern!(py, "from_store"))?.extract()?;
+            // A stranger may name any time.
+            let timestamp_ns = arrival.getattr(intern!(py, "timestamp_ns"))?.extract();
+            let timestamp_ns: i64 = timestamp_ns.unwrap_or(i64::MAX);
             length += data.as_bytes().len();
-            taken.push((octets(data), hint.into_backed(), sender, from_store));
+            taken.push((
+                octets(data),
+                hint.into_backed(),
+                timestamp_ns,
+                sender,
+                from_store,
+            ));
         }
         let take = |channel: &mut Channel| {
-            let taken = taken.iter().map(|(data, hint, sender, from_store)| {
-                let arrival = Arrival {
-                    data,
-                    retrieval_hint: Some(hint),
-                    authenticated_sender: sender.as_deref(),
-                    from_store: *from_store,
-                    observed,
-                };
-                channel.handle_message(&arrival, now)
-            });
+            let taken = taken
+                .iter()
+                .map(|(data, hint, timestamp_ns, sender, from_store)| {
+                    let arrival = Arrival {
+                        data,
+                        retrieval_hint: Some(hint),
+                        timestamp_ns: *timestamp_ns,
+                        authenticated_sender: sender.as_deref(),
+                        from_store: *from_store,
+                        observed,
+                    };
+                    channel.handle_message(&arrival, now)
+                });
             taken.collect()
         };
         take_in(slf.as_super(), py, length, take)
@@ -351,9 +372,39 @@ impl ChannelMachine {
         Ok(())
     }
 
-    fn handle_connection(slf: PyRef<'_, Self>, py: Python<'_>, online: bool) -> PyResult<()> {
+    fn handle_started(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
+        let now = now.get().into();
         with(slf.as_super().lock_held(py)?, |channel| {
-            channel.handle_connection(online);
+            channel.handle_started(now);
+        });
+        Ok(())
+    }
+
+    fn handle_connection(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        online: bool,
+        is_full: bool,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_connection(online, is_full, now);
+        });
+        Ok(())
+    }
+
+    fn handle_missed(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        since_ns: &Bound<'_, PyAny>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        // A node may name any time.
+        let since_ns = since_ns.extract().unwrap_or(i64::MAX);
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_missed(since_ns, now);
         });
         Ok(())
     }
@@ -564,6 +615,10 @@ impl ChannelMachine {
         OwnSends::of(slf.into_super().unbind())
     }
 
+    fn store_questions(slf: Bound<'_, Self>) -> StoreQuestions {
+        StoreQuestions::of(slf.into_super().unbind())
+    }
+
     #[getter]
     fn dispatches_in_flight(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<usize> {
         Ok(with(slf.as_super().lock_held(py)?, |channel| {
@@ -609,12 +664,6 @@ impl ChannelMachine {
         dict.set_item("parity_left_out", counts.parity_left_out)?;
         dict.set_item("dispatches_in_flight", in_flight)?;
         Ok(dict)
-    }
-
-    fn has_partial(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<bool> {
-        Ok(with(slf.as_super().lock_held(py)?, |channel| {
-            channel.has_partial()
-        }))
     }
 
     #[pyo3(signature = (behind_messages = 0, behind_bytes = 0))]

@@ -35,6 +35,7 @@ mod sds_events;
 mod sds_machine;
 mod segmentation;
 mod send_events;
+mod store_questions;
 mod stored_records;
 mod texts;
 mod waku;
@@ -112,6 +113,8 @@ mod _native {
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]
     use segmentation::{segment_on_demand, segment_payload};
+    #[pymodule_export]
+    use store_questions::{StoreQuestion, StoreQuestions, last_seen_ns};
     #[pymodule_export]
     use stored_records::{ChangedRecords, RecordTable, sizes_in_rows, split_row};
     #[pymodule_export]

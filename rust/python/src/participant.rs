@@ -467,20 +467,6 @@ impl Participant {
         entries(py, missing)
     }
 
-    fn missing_by_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let entries: Vec<_> = self.lock(py)?.missing().cloned().collect();
-        let missing = PyDict::new(py);
-        for entry in entries {
-            let name = PyString::new(py, &entry.message_id);
-            missing.set_item(name, HistoryEntry::from(entry))?;
-        }
-        Ok(missing)
-    }
-
-    fn missing_version(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.lock(py)?.missing_version())
-    }
-
     fn is_missing(&self, py: Python<'_>, message_id: MessageId<'_>) -> PyResult<bool> {
         Ok(self.lock(py)?.missing_entry(&message_id).is_some())
     }

@@ -12,7 +12,8 @@ from channel_world import TOPIC, World, run_world
 from spied_store import spy
 
 from shardwire import ReliableChannel
-from shardwire.channel.storing.records import LAST_SEEN, LastSeenRecord
+from shardwire._native import last_seen_ns
+from shardwire.channel.storing.records import LAST_SEEN
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SyncConfig
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import (
@@ -236,10 +237,27 @@ def test_a_gap_that_a_store_is_being_asked_for_is_stored_as_one() -> None:
             await asyncio.sleep(18)
             await alice.send(b"heard %d" % number)
         await asyncio.sleep(1)
-        seen = LastSeenRecord.decode(world.disks["bob"].records[LAST_SEEN, b""])
-        assert seen.timestamp_ns <= missed_ms * NANOSECONDS_PER_MS
+        seen_ns = last_seen_ns(world.disks["bob"].records[LAST_SEEN, b""])
+        assert seen_ns <= missed_ms * NANOSECONDS_PER_MS
 
     run_world(scenario)
+
+
+def test_what_found_no_room_before_a_crash_is_asked_for_after_it() -> None:
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, incoming_buffer_messages_max=5))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        await world.join("bob", config, on_disk=True, listen=False)
+        for number in range(15):
+            await asyncio.sleep(60)
+            await alice.send(b"%d" % number)
+        await world.crash("bob")
+        # Those that wait are handed over, and the next life has room.
+        await world.join("bob", STORE_ONLY, on_disk=True)
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == [b"%d" % number for number in range(15)]
 
 
 def test_a_gap_is_not_asked_for_again_once_a_store_answered() -> None:

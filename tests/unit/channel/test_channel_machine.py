@@ -75,7 +75,7 @@ def test_a_stored_segment_that_is_refused_after_a_restart_is_as_if_it_had_not_co
     assert bob.handle_message(transmit.payload, NOW)
     disk: Disk = {}
     commit(bob, disk)
-    assert bob.has_partial()
+    assert bob.receiving_stats()["sets_held"] == 1
     assert bob.holds(transmit.message_id)
     if change == "wire":
         other = replace(SEGMENTATION, wire_format="lip243")
@@ -83,7 +83,7 @@ def test_a_stored_segment_that_is_refused_after_a_restart_is_as_if_it_had_not_co
         small = replace(SEGMENTATION.limits, buffered_bytes_max=500, buffered_bytes_per_sender_max=500)
         other = replace(SEGMENTATION, limits=small)
     later = machine("bob", disk, segmentation=other)
-    assert not later.has_partial()
+    assert later.receiving_stats()["sets_held"] == 0
     assert not later.holds(transmit.message_id)
     commit(later, disk)
     assert not [name for name in disk if name[0] in ("channel.segment", "sds.message")]
@@ -175,7 +175,7 @@ def test_messages_that_are_taken_in_together_are_as_if_they_came_one_by_one() ->
         contents = segment(b"%d" % number * 300, SEGMENTATION)
         alice.send(f"{number:032x}", contents, NOW, contents_needed=1)
         while (transmit := alice.poll_transmit(NOW)) is not None:
-            arrivals.append(Arrival(transmit.payload, b"hash of %d" % len(arrivals), None, False))
+            arrivals.append(Arrival(transmit.payload, b"hash of %d" % len(arrivals), 0, None, False))
             alice.handle_transmitted(transmit.transmit_id, arrivals[-1].message_hash, NOW)
     # What is lost in between holds the later ones back.
     del arrivals[7]
@@ -191,7 +191,7 @@ def test_what_is_wrong_with_one_of_several_messages_is_raised_before_any_is_take
     alice.send(f"{1:032x}", segment(b"content", SEGMENTATION), NOW, contents_needed=1)
     transmit = alice.poll_transmit(NOW)
     assert transmit is not None
-    sound = Arrival(transmit.payload, b"hash", None, False)
+    sound = Arrival(transmit.payload, b"hash", 0, None, False)
     with pytest.raises(UnicodeEncodeError):
         bob.handle_messages([sound, replace(sound, authenticated_sender="\ud800")], NOW)
     assert bob.handle_messages([sound], NOW) == [True]

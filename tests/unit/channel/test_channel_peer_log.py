@@ -154,7 +154,7 @@ def test_what_cannot_be_repaired_or_released_is_told_printable(told: list[loggin
             transmit.payload = b"too long"
             sealer.submit(transmit)
         engine._on_event(MessageFault("message-not-held", HOSTILE, HOSTILE, ""), now)
-        bob._session._retrieval._on_query_failed(NodeError(HOSTILE[:80]))
+        bob._session._retrieval._on_no_answer(NodeError(HOSTILE[:80]))
         assert bob.stats()["released_without_payload"] == 1
 
     run_world(scenario)

@@ -53,7 +53,7 @@ async def pass_turns() -> None:
 
 
 def arrival() -> Arrival:
-    return Arrival(b"x", b"hash", None, False)
+    return Arrival(b"x", b"hash", 0, None, False)
 
 
 def driver_on(
@@ -294,7 +294,7 @@ def test_messages_of_many_bytes_are_taken_in_by_few() -> None:
     async def main() -> None:
         driver = driver_on(SlowClock(), lambda arrivals, now: batches.append(len(arrivals)), 0)
         for _ in range(40):
-            driver.post_received(Arrival(bytes(BATCH_BYTES_MAX // 2), b"hash", None, False))
+            driver.post_received(Arrival(bytes(BATCH_BYTES_MAX // 2), b"hash", 0, None, False))
         task = asyncio.create_task(driver.run())
         await driver.flush()
         driver.close()
@@ -305,7 +305,7 @@ def test_messages_of_many_bytes_are_taken_in_by_few() -> None:
 
 
 def large() -> Arrival:
-    return Arrival(bytes(QUEUED_INPUT_BYTES_MAX // 4), b"hash", None, False)
+    return Arrival(bytes(QUEUED_INPUT_BYTES_MAX // 4), b"hash", 0, None, False)
 
 
 def test_what_has_no_room_waits_until_something_was_taken_in() -> None:
@@ -453,11 +453,11 @@ def test_what_comes_while_a_batch_is_taken_in_waits_for_its_own_time() -> None:
                 taken_ms[one.data] = slow.ms
             slow.ms += 2 * STEP_MS_MAX
             if len(taken_ms) == 2:
-                driver.post_received(Arrival(b"later", b"hash", None, False))
+                driver.post_received(Arrival(b"later", b"hash", 0, None, False))
 
         driver = driver_on(slow, take_in, 1_000)
         for name in (b"first", b"second", b"third"):
-            driver.post_received(Arrival(name, b"hash", None, False))
+            driver.post_received(Arrival(name, b"hash", 0, None, False))
         task = asyncio.create_task(driver.run())
         for _ in range(300):
             await asyncio.sleep(0.01)

@@ -114,6 +114,8 @@ def test_what_parity_recovered_is_stored_beside_the_names_of_the_rest() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", config)
         await world.join("bob", config, on_disk=True, listen=False)
+        # No store is asked any more for what passed by.
+        await asyncio.sleep(1)
         world.lose("alice", "bob", {3})
         await alice.send(LARGE)
         await asyncio.sleep(10)

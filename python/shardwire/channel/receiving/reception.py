@@ -16,7 +16,6 @@ from shardwire.channel.receiving.peer_faults import UNREADABLE_TOLD
 from shardwire.channel.sending.requests import Requests
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, DecryptionError
-from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import (
     ConnectionState,
     ConnectionStatus,
@@ -48,12 +47,14 @@ class Arrival:
     Attributes:
         data: The SDS message.
         message_hash: Its transport hash.
+        timestamp_ns: Its transport time.
         authenticated_sender: Who encrypted it, where the cipher proves that.
         from_store: Whether a store answered with it: that says nothing about what its sender heard.
     """
 
     data: bytes = field(repr=False)
     message_hash: bytes
+    timestamp_ns: int
     authenticated_sender: str | None
     from_store: bool
 
@@ -105,7 +106,6 @@ class Reception:
         self._sender_of = getattr(encryption, "sender_of", None)
         self._peer_log = peer_log
         self._known_hashes: OrderedDict[bytes, None] = OrderedDict()
-        self._newest_timestamp_ns = 0
         self._has_decrypted = False
         self._has_admitted = False
 
@@ -170,10 +170,6 @@ class Reception:
         """Transport hashes of what was sent or taken in, as far back as that is remembered."""
         return self._known_hashes
 
-    def newest_until_ns(self, epoch_ms: int) -> int:
-        """The newest transport time so far, at most the present: a stranger's may be of another century."""
-        return min(self._newest_timestamp_ns, epoch_ms * NANOSECONDS_PER_MS)
-
     def forget(self, message_hash: bytes) -> None:
         """A message was not kept after all: it may come again, from a store for example."""
         self._known_hashes.pop(message_hash, None)
@@ -221,10 +217,8 @@ class Reception:
         self, data: bytes, payload: bytes, message_hash: bytes, timestamp_ns: int, *, from_store: bool = False
     ) -> Awaitable[None] | None:
         """Gives a decrypted message to the channel, with the payload that it came in."""
-        if timestamp_ns > self._newest_timestamp_ns:
-            self._newest_timestamp_ns = timestamp_ns
         sender = None if self._sender_of is None else self._authenticated_sender(self._sender_of, payload)
-        waiting = self._take(Arrival(data, message_hash, sender, from_store))
+        waiting = self._take(Arrival(data, message_hash, timestamp_ns, sender, from_store))
         return None if waiting is None else self._until_taken(waiting, message_hash)
 
     async def _until_taken(self, waiting: Awaitable[None], message_hash: bytes) -> None:

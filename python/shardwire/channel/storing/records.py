@@ -20,8 +20,9 @@ SCHEMA_VERSION = 1
 IDENTITY = "channel.identity"
 RATE = "channel.rate"
 NODE_RATE = "node.rate"
+# The machine's, which whoever lists a state reads: up to when nothing was missed, sends of ours, and messages that wait
+# for the application.
 LAST_SEEN = "channel.last-seen"
-# The machine's, which whoever lists a state counts: sends of ours, and messages that wait for the application.
 SEND = "channel.send"
 DELIVERY = "channel.delivery"
 
@@ -95,20 +96,12 @@ class NodeRateRecord(_JsonRecord):
     mark: str
 
 
-@dataclass(frozen=True, slots=True)
-class LastSeenRecord(_JsonRecord):
-    """The newest transport timestamp received, from which a reconnecting participant asks the store."""
-
-    timestamp_ns: int
-
-
 @dataclass(slots=True)
 class StoredState:
     """What the channel itself stored."""
 
     is_new: bool
     rate: RateRecord | None
-    last_seen_ns: int
 
     @classmethod
     def read(cls, records: Mapping[RecordName, bytes], channel_id: str, sender_id: str) -> StoredState:
@@ -127,9 +120,7 @@ class StoredState:
                     f"{stored_sender!r}; use that sender id or another persistence"
                 )
         rate = records.get((RATE, b""))
-        last_seen = records.get((LAST_SEEN, b""))
         return cls(
             is_new=identity is None,
             rate=RateRecord.decode(rate) if rate is not None else None,
-            last_seen_ns=LastSeenRecord.decode(last_seen).timestamp_ns if last_seen is not None else 0,
         )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shardwire._native import SendProgress
+from shardwire._native import SendProgress, last_seen_ns
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
 from shardwire.channel.storing.records import (
     DELIVERY,
@@ -16,7 +16,6 @@ from shardwire.channel.storing.records import (
     NODE_RATE,
     SEND,
     IdentityRecord,
-    LastSeenRecord,
     NodeRateRecord,
 )
 from shardwire.cli.network.output import Output
@@ -183,7 +182,7 @@ def _read(stored: StoredChannel) -> _Channel:
             "missing_messages": _records(stored, "sds.missing"),
             "messages_in_log": _records(stored, "sds.log"),
         },
-        None if seen is None else _time_of(LastSeenRecord.decode(seen).timestamp_ns),
+        None if seen is None else _time_of(last_seen_ns(seen)),
         stored.lost_commits,
         sum(kind.size_bytes for kind in stored.kinds.values()),
     )

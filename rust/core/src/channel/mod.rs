@@ -10,6 +10,7 @@
 //! - `deliveries`: messages that wait for the application, and the one that it has;
 //! - `own`: how far each of our sends has come, and what the application is told of it;
 //! - `dispatch`: what leaves, and what becomes of it;
+//! - `retrieval`: what a store is asked, and when;
 //! - `division`: how a message of the network is divided between SDS and a segment;
 //! - `records`: what changed, of which the last counts;
 //! - `references`: records that name others instead of having their bytes;
@@ -29,6 +30,7 @@ mod records;
 mod references;
 mod restore_error;
 mod restored;
+mod retrieval;
 mod shared_bytes;
 mod whole;
 
@@ -50,6 +52,7 @@ pub use receiving::{Arrival, Counts};
 pub use records::{Record, RecordKey, Value, payload_key};
 pub use restore_error::RestoreError;
 pub use restored::StoredRecord;
+pub use retrieval::{Question, RetrievalConfig, last_seen_ns};
 
 use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
@@ -58,6 +61,7 @@ use dispatch::Dispatch;
 use receiving::{Context, Receiving};
 use records::{COMPLETED, Records, SEND, last_of_each};
 use restored::Stored;
+use retrieval::Retrieval;
 
 /// How the segments of a channel are read and put together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,6 +70,19 @@ pub struct Segmentation {
     pub parameters: Parameters,
     /// What may be held.
     pub limits: Limits,
+}
+
+/// How one participant takes part in a channel.
+#[derive(Debug, Clone)]
+pub struct ChannelConfig {
+    /// In its SDS.
+    pub sds: Config,
+    /// How its messages are divided and put together.
+    pub segmentation: Segmentation,
+    /// How they are handed to the application.
+    pub handover: Handover,
+    /// When a store is asked.
+    pub retrieval: RetrievalConfig,
 }
 
 /// A segmented message of ours on its way into the channel.
@@ -96,6 +113,7 @@ pub struct Channel {
     own: OwnSends,
     dispatch: Dispatch,
     deliveries: Deliveries,
+    retrieval: Retrieval,
     events: VecDeque<Event>,
     /// Parity that was made on demand.
     parity_made: u64,
@@ -109,21 +127,19 @@ impl Channel {
     pub fn new(
         channel_id: &str,
         sender_id: &str,
-        config: Config,
-        segmentation: Segmentation,
-        handover: Handover,
+        config: ChannelConfig,
         now: Now,
         rng: Box<dyn Randomness>,
     ) -> Result<Self, Refusal> {
-        let wire_format = config.wire_format;
-        let own = OwnSends::new(config.delivered_when.clone());
-        let dispatch = Dispatch::new(&config, now.monotonic_ms);
+        let own = OwnSends::new(config.sds.delivered_when.clone());
+        let dispatch = Dispatch::new(&config.sds, now.monotonic_ms);
         Ok(Channel {
-            sds: Machine::new(channel_id, sender_id, config, now, rng)?,
-            receiving: Receiving::new(segmentation, wire_format),
+            receiving: Receiving::new(config.segmentation, config.sds.wire_format),
+            sds: Machine::new(channel_id, sender_id, config.sds, now, rng)?,
             own,
             dispatch,
-            deliveries: Deliveries::new(handover),
+            deliveries: Deliveries::new(config.handover),
+            retrieval: Retrieval::new(config.retrieval),
             events: VecDeque::new(),
             parity_made: 0,
         })
@@ -152,6 +168,9 @@ impl Channel {
             stored.handover.take().as_deref(),
             &mut stored.payloads,
         )?;
+        if let Some(record) = stored.last_seen.take() {
+            self.retrieval.restore(&record, now)?;
+        }
         self.restore_own(std::mem::take(&mut stored.own), now)?;
         let (receiving, mut context) = self.receiving(now);
         receiving.restore(stored, &mut context)?;
@@ -220,12 +239,14 @@ impl Channel {
     /// Takes an SDS message, whatever it contains; false where there was no room for its content, so that
     /// it may come again.
     pub fn handle_message(&mut self, arrival: &Arrival<'_>, now: Now) -> bool {
+        self.retrieval.on_arrival(arrival.timestamp_ns);
         let kept = self.take(arrival, now);
         // A send goes on that was given up once: what is kept of it is taken in as if it came again.
         for (data, hint) in self.sds.poll_reopened() {
             let again = Arrival {
                 data: &data,
                 retrieval_hint: hint.as_deref(),
+                timestamp_ns: 0,
                 authenticated_sender: None,
                 from_store: true,
                 observed: arrival.observed,
@@ -529,6 +550,7 @@ impl Channel {
             records.put(SEND, send_id, record);
         }
         self.deliveries.poll_persist(&mut records);
+        self.retrieval.poll_persist(&mut records);
         records.into_vec()
     }
 
@@ -539,6 +561,7 @@ impl Channel {
             shared.on_delivered(&key);
         }
         self.deliveries.drop_changes();
+        self.retrieval.drop_changes();
         self.sds.drop_changes();
         self.own.drop_changes();
         shared.drop_changes();

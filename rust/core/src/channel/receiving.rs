@@ -45,6 +45,8 @@ pub struct Arrival<'a> {
     pub data: &'a Octets,
     /// How a store finds it.
     pub retrieval_hint: Option<&'a [u8]>,
+    /// Its transport time, in nanoseconds since the Unix epoch; 0 where that is not known.
+    pub timestamp_ns: i64,
     /// Who encrypted it, where the cipher proves that.
     pub authenticated_sender: Option<&'a str>,
     /// Whether a store answered with it: that says nothing about what its sender heard.

@@ -9,6 +9,7 @@
 //! | `channel.send` | send id | how far a send of ours has come |
 //! | `channel.delivery` | a number, 8 bytes | a message that waits to be handed to the application: its key and hash |
 //! | `channel.handover` | - | the number of the one that the application has |
+//! | `channel.last-seen` | - | the transport time up to which nothing was missed, in nanoseconds |
 //! | `segmentation.completed` | key of the set | a payload that was put together |
 
 use std::hash::{Hash, Hasher};
@@ -25,6 +26,7 @@ pub(super) const FRAME: &str = "channel.frame";
 pub(super) const SEND: &str = "channel.send";
 pub(super) const DELIVERY: &str = "channel.delivery";
 pub(super) const HANDOVER: &str = "channel.handover";
+pub(super) const LAST_SEEN: &str = "channel.last-seen";
 pub(super) const COMPLETED: &str = "segmentation.completed";
 
 /// Up to so many changes are compared with each other: a table of fewer costs more than it saves.

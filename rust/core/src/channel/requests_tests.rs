@@ -1,6 +1,6 @@
 //! Requests of ours: what they share, and what becomes of one that is taken back.
 
-use super::tests::{HANDOVER, ONE, at, config, limits, settings};
+use super::tests::{HANDOVER, ONE, RETRIEVAL, at, config, limits, settings};
 use super::*;
 use crate::sds::{Drawn, MessageIdRule};
 
@@ -8,17 +8,20 @@ const REQUEST: &str = "request";
 const AGAIN: &str = "again";
 
 fn alice(message_id: MessageIdRule) -> Channel {
-    let config = Config {
-        message_id,
-        ..config()
-    };
-    let segmentation = Segmentation {
-        parameters: Parameters::new(settings()).unwrap(),
-        limits: limits(),
+    let config = ChannelConfig {
+        sds: Config {
+            message_id,
+            ..config()
+        },
+        segmentation: Segmentation {
+            parameters: Parameters::new(settings()).unwrap(),
+            limits: limits(),
+        },
+        handover: HANDOVER,
+        retrieval: RETRIEVAL,
     };
     let rng = Box::new(Drawn::from([]));
-    let mut alice =
-        Channel::new("room", "alice", config, segmentation, HANDOVER, at(0), rng).unwrap();
+    let mut alice = Channel::new("room", "alice", config, at(0), rng).unwrap();
     alice.own_mut().listened().set(SendEventKind::ALL);
     submit(&mut alice, REQUEST).unwrap();
     alice

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use hashlink::LinkedHashMap;
 
-use super::records::{COMPLETED, DELIVERY, FRAME, HANDOVER, PARTS, PAYLOAD, SEGMENT, SEND};
+use super::records::{
+    COMPLETED, DELIVERY, FRAME, HANDOVER, LAST_SEEN, PARTS, PAYLOAD, SEGMENT, SEND,
+};
 use super::references::{Part, PartsRecord, SegmentRecord};
 use super::restore_error::{RestoreError, without_bytes};
 use super::shared_bytes::SharedBytes;
@@ -38,6 +40,8 @@ pub(super) struct Stored {
     /// Messages that wait to be handed over, in their order, and the one that the application had.
     pub deliveries: BTreeMap<Box<[u8]>, Octets>,
     pub handover: Option<Octets>,
+    /// Up to when nothing was missed.
+    pub last_seen: Option<Octets>,
 }
 
 impl Stored {
@@ -54,6 +58,7 @@ impl Stored {
             own: BTreeMap::new(),
             deliveries: BTreeMap::new(),
             handover: None,
+            last_seen: None,
         };
         let mut messages: HashMap<Name, Octets> = HashMap::new();
         let mut contents: LinkedHashMap<Name, Octets> = LinkedHashMap::new();
@@ -83,6 +88,7 @@ impl Stored {
                     stored.deliveries.insert(key.into(), value);
                 }
                 HANDOVER => stored.handover = Some(value),
+                LAST_SEEN => stored.last_seen = Some(value),
                 COMPLETED => stored.completions.push((key.into(), value.to_vec())),
                 kind if kind.starts_with("sds.") => {
                     let record = (kind.to_owned(), Name::from_wire(key), value);

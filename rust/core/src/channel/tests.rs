@@ -11,13 +11,18 @@ use crate::wire::sds::{HistoryEntry, Message};
 use crate::wire::segment::{Header, Slot, WireFormat};
 
 pub(super) const SEGMENT_BYTES: usize = 640;
-const EPOCH_MS: i64 = 1_760_000_000_000;
+pub(super) const EPOCH_MS: i64 = 1_760_000_000_000;
 /// A partial message is kept for so long.
 pub(super) const TIMEOUT_MS: i64 = 300_000;
 pub(super) const HANDOVER: Handover = Handover {
     redelivery: Redelivery::AtLeastOnce,
     messages_max: 100,
     bytes_max: 1 << 20,
+};
+pub(super) const RETRIEVAL: RetrievalConfig = RetrievalConfig {
+    retrieve_frequency_ms: 5_000,
+    query_on_connect: true,
+    query_on_connect_interval_ms: 300_000,
 };
 /// Sends.
 pub(super) const ONE: &str = "11111111111111111111111111111111";
@@ -142,6 +147,7 @@ pub(super) fn heard(data: &Octets) -> Arrival<'_> {
     Arrival {
         data,
         retrieval_hint: None,
+        timestamp_ns: 0,
         authenticated_sender: None,
         from_store: false,
         observed: false,
@@ -157,7 +163,7 @@ pub(super) struct Bob {
     pub config: Config,
     pub segmentation: Segmentation,
     pub channel: Channel,
-    records: BTreeMap<(String, Vec<u8>), Octets>,
+    pub records: BTreeMap<(String, Vec<u8>), Octets>,
     /// What was released. Nothing of it is handed over.
     pub released: Vec<Vec<u8>>,
     seen: usize,
@@ -312,8 +318,13 @@ impl Bob {
 
 pub(super) fn channel(config: &Config, segmentation: Segmentation, now_ms: i64) -> Channel {
     let rng = Box::new(Drawn::from([]));
-    let (config, now) = (config.clone(), at(now_ms));
-    Channel::new("room", "bob", config, segmentation, HANDOVER, now, rng).unwrap()
+    let config = ChannelConfig {
+        sds: config.clone(),
+        segmentation,
+        handover: HANDOVER,
+        retrieval: RETRIEVAL,
+    };
+    Channel::new("room", "bob", config, at(now_ms), rng).unwrap()
 }
 
 // --- rivals that are refused ----------------------------------------------------------------------

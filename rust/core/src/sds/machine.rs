@@ -720,6 +720,23 @@ impl Machine {
 
     // --- what a store says ----------------------------------------------------------------------
 
+    /// A message of this channel that a store answers with; `None` where it is none.
+    pub fn read_message<'a>(&self, data: &'a [u8]) -> Option<MessageView<'a>> {
+        let message = MessageView::decode(data, self.config.wire_format).ok()?;
+        (*message.channel_id == *self.channel_id.as_bytes()).then_some(message)
+    }
+
+    /// Whether the history of a message leads to what passed by before it.
+    pub fn leads_back(&self, message: &MessageView<'_>) -> bool {
+        let has_content = message.content.is_some_and(|content| !content.is_empty());
+        let history = &message.causal_history;
+        !history.is_empty()
+            && (has_content && !self.log.contains(message.message_id)
+                || history
+                    .iter()
+                    .any(|entry| !self.log.contains(entry.message_id)))
+    }
+
     /// The store does not have these. Only what is older than this participant's first receipt is
     /// lost by it.
     pub fn handle_irretrievable<'a>(&mut self, message_ids: impl IntoIterator<Item = &'a str>) {

@@ -616,7 +616,9 @@ fn an_announced_failure_holds_back_everything_until_it_is_applied() {
     // Of one that nobody waits for any longer too.
     alice.channel.handle_failed(left[0], REFUSED, at(0));
     assert!(alice.may_try());
-    alice.channel.handle_connection(false);
+    alice
+        .channel
+        .handle_connection(false, false, at(alice.now_ms));
     assert!(!alice.may_try());
     assert!(!alice.state().online);
 }

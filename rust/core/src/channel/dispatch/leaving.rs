@@ -204,6 +204,7 @@ impl Channel {
     pub fn handle_time(&mut self, is_active: bool, now: Now) {
         let at_ms = now.monotonic_ms;
         self.dispatch.looked_ms = at_ms;
+        self.retrieval.note_seen(now);
         self.give_up_silent(now);
         if !is_active {
             return;

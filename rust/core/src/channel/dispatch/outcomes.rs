@@ -21,9 +21,16 @@ pub struct Failure<'a> {
 impl Channel {
     // --- the node --------------------------------------------------------------------------------
 
-    /// Whether the node is connected.
-    pub fn handle_connection(&mut self, online: bool) {
+    /// The channel starts, and its node is taken for connected until it says otherwise.
+    pub fn handle_started(&mut self, now: Now) {
+        self.dispatch.readiness.online = true;
+        self.retrieval.on_started(now);
+    }
+
+    /// Whether the node is connected, and whether so well that all that it offers is in reach.
+    pub fn handle_connection(&mut self, online: bool, is_full: bool, now: Now) {
         self.dispatch.readiness.online = online;
+        self.retrieval.on_connection(online, is_full, now);
     }
 
     /// Says at once that [`Channel::handle_failed`] will come: nothing is tried before it has.
@@ -342,6 +349,7 @@ impl Channel {
 
     /// The channel stops: what the node did not answer for is tried again after the next start.
     pub fn handle_stopped(&mut self, now: Now) {
+        self.retrieval.on_stopped();
         let in_flight = self.dispatch.flights.ids();
         let error = "the channel was stopped before the node answered";
         self.take_back(&in_flight, error, now);

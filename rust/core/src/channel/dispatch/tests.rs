@@ -615,7 +615,9 @@ fn each_way_in_which_an_ephemeral_message_ends_is_one_event() {
         alice.submit_ephemeral();
     };
     let offline: Act = |alice| {
-        alice.channel.handle_connection(false);
+        alice
+            .channel
+            .handle_connection(false, false, at(alice.now_ms));
         alice.submit_ephemeral();
         assert_eq!(alice.poll(), []);
     };
@@ -656,7 +658,9 @@ fn each_way_in_which_an_ephemeral_message_ends_is_one_event() {
         let mut alice = Alice::new();
         act(&mut alice);
         assert_eq!(alice.told(), [expected]);
-        alice.channel.handle_connection(true);
+        alice
+            .channel
+            .handle_connection(true, true, at(alice.now_ms));
         alice.channel.handle_stopped(at(alice.now_ms));
         alice.wait(PROPAGATION_TIMEOUT_MS);
         alice.allowances.clear();
@@ -804,7 +808,9 @@ fn a_partial_message_that_nothing_new_came_for_is_dropped_in_its_time() {
     alice.wait(TIMEOUT_MS - 1);
     assert!(alice.channel.has_partial());
     // A node that is away lets nothing leave: what else is due waits for it.
-    alice.channel.handle_connection(false);
+    alice
+        .channel
+        .handle_connection(false, false, at(alice.now_ms));
     assert_eq!(alice.poll(), []);
     assert_eq!(alice.wake_in_ms(), Some(1));
     alice.wait(1);
@@ -832,10 +838,14 @@ fn what_is_overdue_and_held_back_is_looked_at_again_soon() {
     // Commits fail, say.
     assert_eq!(alice.wake_in_ms(), Some(1_000));
     // A node that is connected again says so.
-    alice.channel.handle_connection(false);
+    alice
+        .channel
+        .handle_connection(false, false, at(alice.now_ms));
     assert_eq!(alice.poll(), []);
     assert_eq!(alice.wake_in_ms(), None);
-    alice.channel.handle_connection(true);
+    alice
+        .channel
+        .handle_connection(true, true, at(alice.now_ms));
     assert_eq!(alice.poll().len(), 1);
     assert_ne!(alice.wake_in_ms(), Some(1_000));
 }
