@@ -174,6 +174,24 @@ def test_what_is_older_than_a_newcomer_holds_others_back_until_no_store_is_known
     assert len(world.of("bob", IrretrievableMessageEvent)) == (not comes)
 
 
+def test_intervals_that_never_end_ask_once() -> None:
+    ever = (1 << 63) - 1
+    config = replace(STORE_ONLY, sync=SyncConfig(retrieve_frequency_ms=ever, query_on_connect_interval_ms=ever))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        await asyncio.sleep(30)
+        queries = spy(world.nodes["bob"])
+        entries = [HistoryEntry("hinted", retrieval_hint=bytes(32)), HistoryEntry("hintless")]
+        await peer.send(naming(0, entries))
+        await asyncio.sleep(1_000)
+        by_hash, by_topic = queries
+        assert by_hash.message_hashes and by_topic.content_topics
+
+    run_world(scenario)
+
+
 @pytest.mark.parametrize("hint", [bytes(32), None], ids=["hint", "no hint"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_who_waits_to_ask_a_store_again_sleeps(

@@ -255,12 +255,14 @@ impl Channel {
                 } else {
                     newest_ms
                 };
-                let before_ms = QUERY_MARGIN_MS + retrieval.config.query_on_connect_interval_ms;
+                let interval_ms = retrieval.config.query_on_connect_interval_ms;
                 // What a store answers is taken in later: only the next answer can tell what it does not have.
                 let absent = hintless.iter().filter(|(_, was_asked)| *was_asked);
                 let absent = absent.map(|(message_id, _)| message_id.clone());
-                let since_ms = newest_ms.saturating_sub(before_ms).max(0);
-                (Question::Window(since_ms), absent.collect())
+                let since_ms = newest_ms
+                    .saturating_sub(interval_ms)
+                    .saturating_sub(QUERY_MARGIN_MS);
+                (Question::Window(since_ms.max(0)), absent.collect())
             }
         };
         retrieval.asking = Some(Asking::Missing(wanted, absent));
