@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ import pyspark
 import pytest
 from spark.queries import run_to_end
 from spark.rows import CONFIG, payload_of
+from spark.submit import environment
 from store_server import StoreServer, serving
 
 from shardwire import ConfigError, _native, keccak256
@@ -213,6 +216,26 @@ def test_what_the_table_says_holds(spark: SparkSession, feature: str, tmp_path: 
     assert said.startswith("no")
     with pytest.raises(ConfigError, match=f"PySpark {re.escape(pyspark.__version__)} has no .* use PySpark"):
         EXERCISES[feature](spark, tmp_path)
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from shardwire.spark import job_session
+from shardwire.spark.job import run_job
+
+def job():
+    with job_session("interrupted", "local[1]") as spark:
+        threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        spark._jvm.java.lang.Thread.sleep(60_000)
+
+sys.exit(run_job(job))
+"""
+
+
+def test_ctrl_c_within_a_call_to_spark_interrupts_a_job() -> None:
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "interrupted")
 
 
 def test_versions_as_vendors_write_them() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -83,8 +84,12 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     with interrupted_after():
         # Java whose driver ends while it starts stays for ever.
         SparkContext._ensure_initialized()
+    before = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
     try:
+        if before is not None and signal.getsignal(signal.SIGINT) is not before:
+            # Spark's handler calls Java, which fails within another call; what it cancels ends with the session anyway.
+            signal.signal(signal.SIGINT, before)
         if spark.conf.get("spark.log.level", None) is None:
             # What fails is told in one line, where Spark's own logs tell it in hundreds.
             spark.sparkContext.setLogLevel("FATAL")
