@@ -36,7 +36,7 @@ from shardwire.spark.job import (
     tell_dry_run,
     unwrap_steps_of,
 )
-from shardwire.spark.output import FILE_FORMATS, JobOutput, refuse_shown
+from shardwire.spark.output import FILE_FORMATS, JobOutput, format_of, refuse_unreadable
 from shardwire.spark.stream_job import follow, refuse_parted, secret_of, stop_on_signal
 from shardwire.spark.unfinished import unfinished_messages
 from shardwire.spark.versions import require_data_sources
@@ -78,7 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--watermark-delay-ms", type=int, default=60_000, help="%(default)s")
     parser.add_argument("--remember-ms", type=int, default=3_600_000, help="%(default)s")
     parser.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
-    parser.add_argument("--output-format", default="parquet", metavar="NAME", help="as Spark names it (%(default)s)")
+    parser.add_argument(
+        "--output-format", type=format_of, default="parquet", metavar="NAME", help="as Spark names it (%(default)s)"
+    )
     parser.add_argument("--partitions", type=int, metavar="COUNT", help="parts of the state, fixed by the checkpoint")
     add_unwrap_arguments(parser)
     add_config_arguments(parser)
@@ -94,7 +96,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     config = replace(config, limits=replace(config.limits, timeout_ms=options.timeout_ms))
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
-    refuse_shown(options.output_format)
+    refuse_unreadable(options.output_format)
     with job_session(f"shardwire {NAME}") as spark, stop_on_signal() as stop:
         refuse_summary(spark, options)
         set_partitions(spark, options)

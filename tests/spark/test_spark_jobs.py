@@ -266,6 +266,20 @@ def test_json_is_an_output_like_others(spark: SparkSession, tmp_path: Path, caps
     assert "exists: give another one" in capsys.readouterr().err
 
 
+def test_an_output_is_replaced_once_all_is_written_however_its_format_is_spelt(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = (str(tmp_path / "in"), str(tmp_path / "out"), "--overwrite", "--output-format", "Parquet")
+    assert in_process("segment_messages.py", *arguments) == 0
+    before = sorted(path.name for path in (tmp_path / "out").iterdir())
+    # Its first page is damaged and its footer is not: it fails while it is read.
+    file = tmp_path / "in" / "0.parquet"
+    file.write_bytes(b"PAR1" + bytes(100) + file.read_bytes()[104:])
+    assert in_process("segment_messages.py", *arguments) == 2
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == before
+
+
 @pytest.mark.parametrize("kind", ["json", "delta"])
 def test_an_input_is_destroyed_in_no_format(spark: SparkSession, tmp_path: Path, capsys: Any, kind: str) -> None:
     archive(tmp_path / "in", 1)
@@ -476,16 +490,19 @@ def test_what_a_killed_run_would_have_replaced_comes_back_with_the_next(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_formats_that_keep_nothing_are_refused_before_anything_is_done(
+def test_formats_that_cannot_be_read_again_are_refused_before_anything_is_done(
     spark: SparkSession, tmp_path: Path, capsys: Any
 ) -> None:
     archive(tmp_path / "in", 1)
     arguments = [str(tmp_path / name) for name in ("in", "out")]
     stream = ["--checkpoint", str(tmp_path / "checkpoint"), "--once"]
-    for output_format in ("console", "memory", "noop"):
+    reasons = dict.fromkeys(("console", "memory", "noop"), "of which nothing is kept")
+    reasons |= dict.fromkeys(("csv", "text", "xml"), "which holds no bytes as they are")
+    for output_format, reason in reasons.items():
         for job, further in (("reconstruct_stream.py", stream), ("reconstruct_messages.py", [])):
-            assert in_process(job, *arguments, *further, "--output-format", output_format, *OPTIONS) == 2
-            assert f"--output-format is '{output_format}', of which nothing is kept" in capsys.readouterr().err
+            given = output_format.upper()
+            assert in_process(job, *arguments, *further, "--output-format", given, *OPTIONS) == 2
+            assert f"--output-format is '{output_format}', {reason}" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

@@ -21,7 +21,7 @@ from shardwire.errors import ConfigError, ShardwireError
 from shardwire.quoting import listed, printable
 from shardwire.spark.failures import reason_of, without_frames_of_py4j
 from shardwire.spark.files import LEAVES_OUT, Files
-from shardwire.spark.output import JobOutput
+from shardwire.spark.output import JobOutput, format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,9 @@ _PROGRESS_INTERVAL_S = 1.0
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what is read."""
     parser.add_argument("input", help="files, a directory, or the path of a table")
-    parser.add_argument("--input-format", default="parquet", metavar="NAME", help="as Spark names it (%(default)s)")
+    parser.add_argument(
+        "--input-format", type=format_of, default="parquet", metavar="NAME", help="as Spark names it (%(default)s)"
+    )
     parser.add_argument("--skip-corrupt", action="store_true", help="leave out files that cannot be read")
 
 
@@ -54,7 +56,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", help="a directory, which must not exist yet unless --overwrite is given")
     group = parser.add_argument_group("output")
     group.add_argument("--overwrite", action="store_true", help="replace the output once everything is written")
-    group.add_argument("--output-format", default="parquet", metavar="NAME", help="as Spark names it (%(default)s)")
+    group.add_argument(
+        "--output-format", type=format_of, default="parquet", metavar="NAME", help="as Spark names it (%(default)s)"
+    )
     group.add_argument(
         "--partition-by", nargs="*", default=[], metavar="COLUMN", help="columns that become directories; with "
         "--overwrite only the directories that are written are replaced"

@@ -17,18 +17,28 @@ if TYPE_CHECKING:
 # Formats whose files are the table; every other format commits by a log of its own.
 FILE_FORMATS = ("parquet", "orc", "json", "avro")
 # What these take is nowhere to be read again, and so not to be counted.
-_SHOWN_FORMATS = ("console", "memory", "noop")
+_UNREADABLE = {
+    **dict.fromkeys(("console", "memory", "noop"), "of which nothing is kept"),
+    **dict.fromkeys(("csv", "text", "xml"), "which holds no bytes as they are"),
+}
 
 
-def refuse_shown(output_format: str) -> None:
-    """Refuses a format that keeps nothing, before a job has done all its work for it.
+def format_of(name: str) -> str:
+    """A format as an option names it: Spark does not mind its case, and what is asked of it here does."""
+    lowered = name.lower()
+    return lowered if lowered in FILE_FORMATS or lowered in _UNREADABLE else name
+
+
+def refuse_unreadable(output_format: str) -> None:
+    """Refuses a format of which nothing can be read again, before a job has done all its work for it.
 
     Raises:
         ConfigError: It is one.
     """
-    if output_format.lower() in _SHOWN_FORMATS:
+    if output_format in _UNREADABLE:
         raise ConfigError(
-            f"--output-format is {output_format!r}, of which nothing is kept: give parquet, json or orc, or a table's"
+            f"--output-format is {output_format!r}, {_UNREADABLE[output_format]}: give parquet, json or orc, or a "
+            "table's"
         )
 
 
@@ -50,12 +60,12 @@ class JobOutput:
     partition_by: tuple[str, ...] = ()
 
     def check(self, spark: SparkSession, sources: Sequence[str]) -> SinkFiles | None:
-        """Refuses an output that exists or overlaps a source, and a format that keeps nothing, before anything is read.
+        """Refuses an output that exists or overlaps a source, and an unreadable format, before anything is read.
 
         Raises:
             ConfigError: It does, or is one.
         """
-        refuse_shown(self.format)
+        refuse_unreadable(self.format)
         is_ours = self.format in FILE_FORMATS
         files = SinkFiles(spark, self.path, replace=self.overwrite) if is_ours else None
         for source in sources:
