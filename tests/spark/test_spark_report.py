@@ -128,8 +128,26 @@ def test_wrong_arguments(spark: SparkSession) -> None:
         "sds is 'nim' and unwrap names the wire 'spec': leave one out": {"unwrap": ["sds"], "sds": "nim"},
         "sds is 'spec' and unwrap names the wire 'nim': leave one out": {"unwrap": ["sds-nim"], "sds": "spec"},
         "interval_ms is 0": {"interval_ms": 0},
+        "interval_ms is 9223372036855: it must be an integer from 1 to 9223372036854": {"interval_ms": 9223372036855},
         "interval_ms is .5.: it must be an integer": {"interval_ms": "5"},
         "payload names the column 'x'": {"payload": "x"},
     }.items():
         with pytest.raises(ConfigError, match=match):
             channel_report(df, **arguments)  # type: ignore[arg-type]
+
+
+def test_times_that_peers_make_up_fail_no_answer(spark: SparkSession, tmp_path: Path) -> None:
+    least, most = -(1 << 63), (1 << 63) - 1
+    rows = [
+        (least, sds("alice", "a1")),
+        (most, sds("bob", "b1", ("a1",))),
+        (0, sds("alice", "a2")),
+        (MS, sds("bob", "b2", ("a2",))),
+    ]
+    report = channel_report(spark.createDataFrame(rows, "timestamp bigint, payload binary"), interval_ms=60_000)
+    # Before this time no interval of a minute begins.
+    assert {row["interval_start"] for row in report.traffic.where("sender_id = 'alice'").collect()} == {None, 0}
+    acknowledged = {row["sender_id"]: row for row in report.acknowledgements.collect()}
+    # A wait of more than 64 bits is no time.
+    assert (acknowledged["alice"]["acknowledged"], acknowledged["alice"]["latency_p99_ms"]) == (2, 1.0)
+    report.plot(tmp_path / "report.png")

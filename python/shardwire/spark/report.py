@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NANOSECONDS_PER_MILLISECOND = 1_000_000
+# Of nanoseconds in 64 bits.
+INTERVAL_MS_MAX = ((1 << 63) - 1) // NANOSECONDS_PER_MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,10 @@ def channel_report(
 
     Raises:
         ConfigError: A column is missing or has another type; an unknown step; `sds` and `unwrap` name different wires;
-            an interval below 1 ms.
+            an interval below 1 ms or above 292 years.
     """
     check_batch(df)
-    check_integer("interval_ms", interval_ms, 1)
+    check_integer("interval_ms", interval_ms, 1, INTERVAL_MS_MAX)
     given = check_steps(unwrap)
     steps, wire_format = around_sds(given) or (given, sds or "spec")
     if sds is not None and sds != wire_format:
@@ -147,7 +149,8 @@ def _traffic(messages: DataFrame, interval_ns: int) -> DataFrame:
 
 
 def _interval_start(time: Column, interval_ns: int) -> Column:
-    return time - F.pmod(time, F.lit(interval_ns))
+    # Times are peers' own, and no difference of theirs may overflow, which fails a job under ANSI, Spark's default.
+    return F.try_subtract(time, F.pmod(time, F.lit(interval_ns)))
 
 
 def _overhead(messages: DataFrame) -> DataFrame:
@@ -193,7 +196,7 @@ def _acknowledgements(messages: DataFrame) -> DataFrame:
         .agg(F.min("named_at").alias("acknowledged"))
     )
     timed = sent.join(by_others, ["sender_id", "message_id"], "left").withColumn(
-        "latency_ms", (F.col("acknowledged") - F.col("sent")) / NANOSECONDS_PER_MILLISECOND
+        "latency_ms", F.try_subtract("acknowledged", "sent") / NANOSECONDS_PER_MILLISECOND
     )
     percentiles = [
         F.expr(f"percentile(latency_ms, {share / 100})").alias(f"latency_p{share}_ms") for share in (50, 90, 99)
