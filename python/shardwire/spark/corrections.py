@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # Corrections that go to every executor of one job at once.
 CORRECTIONS_MAX = 200_000
-# The number of the task that wrote a file.
-_PART = r"part-(\d+)-"
+# The number of the task that wrote a file; a directory above it may be called so too.
+_PART = r"part-(\d+)-[^/]*$"
 _PREFIX = "shardwire_corrected_"
 _FILE, _PARTITION, _RECOVERED = (f"{_PREFIX}{name}" for name in ("file", "partition", "recovered"))
 
