@@ -93,8 +93,7 @@ class HeldChannel:
             self._number, commits = None, 0
             if row is not None:
                 number, commits, token = row
-                typed = isinstance(number, int) and isinstance(commits, int) and isinstance(token, bytes | None)
-                if not typed:
+                if not (isinstance(number, int) and isinstance(token, bytes | None)):
                     raise corruption("a channel has no number")
                 self._number = number
                 commits = self.journal.look(connection, number, commits, token)

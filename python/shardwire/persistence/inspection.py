@@ -177,10 +177,10 @@ def _sizes(
 
 def _counted(sizes: Mapping[RecordName, int | None]) -> dict[str, StoredKind]:
     counts: dict[str, list[int]] = {}
-    for (kind, _), size_bytes in sorted(sizes.items()):
+    for (kind, _), size_bytes in sizes.items():
         if size_bytes is not None:
             counts.setdefault(kind, []).append(size_bytes)
-    return {kind: StoredKind(len(found), sum(found)) for kind, found in counts.items()}
+    return {kind: StoredKind(len(found), sum(found)) for kind, found in sorted(counts.items())}
 
 
 def _records(

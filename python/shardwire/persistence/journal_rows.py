@@ -78,8 +78,9 @@ def table_rows(connection: sqlite3.Connection, number: int) -> list[Row]:
     """
     rows = []
     for commits, checksum, changes in connection.execute(_READ, (number,)):
-        # Damage can change the types too.
-        if not (isinstance(commits, int) and isinstance(changes, bytes)) or checksum != _checksum_of(commits, changes):
+        # Damage can change the types and the sign, too.
+        typed = isinstance(commits, int) and commits >= 0 and isinstance(changes, bytes)
+        if not typed or checksum != _checksum_of(commits, changes):
             raise corruption("a row of the journal does not match its checksum")
         rows.append((commits, changes))
     return rows
@@ -88,7 +89,7 @@ def table_rows(connection: sqlite3.Connection, number: int) -> list[Row]:
 def latest_rows(
     connection: sqlite3.Connection,
     number: int,
-    commits: int,
+    commits: object,
     token: bytes | None,
     read_file: Callable[[bytes, int], list[Row]],
 ) -> tuple[list[Row], int]:
@@ -102,9 +103,11 @@ def latest_rows(
         read_file: Gives its rows behind a commit.
 
     Raises:
-        sqlite3.Error: What an earlier release left is damaged.
+        sqlite3.Error: That number, or what an earlier release left, is damaged.
         OSError: The file cannot be read.
     """
+    if not isinstance(commits, int) or commits < 0:
+        raise corruption("a channel has no number of commits")
     rows = table_rows(connection, number)
     after = max(commits, rows[-1][0]) if rows else commits
     if token is not None:

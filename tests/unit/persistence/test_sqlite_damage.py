@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shardwire.errors import ConfigError, PersistenceError
-from shardwire.persistence import Changes, SqlitePersistence, schema
+from shardwire.persistence import Changes, SqlitePersistence, read_channels, schema
 from shardwire.persistence.database import PAGE_BYTES
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -186,6 +187,43 @@ def test_whatever_bytes_are_damaged_the_state_is_exact_or_refused(tmp_path: Path
     assert refused > 200
 
 
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        ("DELETE FROM schema_version", "schema_version does not hold one version"),
+        ("INSERT INTO schema_version VALUES (3)", "schema_version does not hold one version"),
+        ("UPDATE schema_version SET version = 'x'", "schema_version does not hold one version"),
+        ("UPDATE schema_version SET version = 0", "schema_version does not hold one version"),
+        ("INSERT INTO protection VALUES (1, x'00')", "protection does not hold one salt and one proof"),
+        (
+            "INSERT INTO protection VALUES (x'00', x'00'), (x'00', x'00')",
+            "protection does not hold one salt and one proof",
+        ),
+        ("UPDATE channel SET journal = 5", "a channel has no number"),
+        ("UPDATE channel SET commits = 'x'", "a channel has no number of commits"),
+        ("UPDATE channel SET commits = -1", "a channel has no number of commits"),
+        ("UPDATE record SET key = 'x' WHERE key = x'01'", "a record does not match its checksum"),
+        ("INSERT INTO journal VALUES (1, 1, 'x', 0, x'00')", "a row of the journal does not match its checksum"),
+        ("INSERT INTO journal VALUES (1, 1, -1, 0, x'00')", "a row of the journal does not match its checksum"),
+        ("INSERT INTO place VALUES (1, 'k', x'01', 0, 'x', 0)", "a place of a value is none"),
+        ("INSERT INTO place VALUES (1, 'k', x'01', -4096, 10, 0)", "a place of a value is none"),
+        ("INSERT INTO place VALUES (1, 'k', x'01', 1, 10, 0)", "values are missing in their file"),
+    ],
+)
+def test_what_no_table_of_ours_holds_is_damage(statement: str, finding: str, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_database(path)
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    # Who looks beside the process that uses it need not find it; whatever he finds, he is told.
+    with contextlib.suppress(PersistenceError):
+        read_channels(path)
+    with pytest.raises(PersistenceError, match=rf"the database is corrupt \({finding}\); it was kept as"):
+        SqlitePersistence(path).load("a")
+
+
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     make_database(path)
@@ -252,6 +290,15 @@ def test_a_disk_without_room_for_a_new_database_is_told_as_that(tmp_path: Path, 
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     assert "nothing was stored" in run.stdout
+
+
+def test_an_empty_database_of_another_application_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA application_id = 5")
+    connection.close()
+    with pytest.raises(PersistenceError, match="is not shardwire's: give the path of another file"):
+        SqlitePersistence(path).load("a")
 
 
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
