@@ -183,8 +183,6 @@ class Journal:
             return None
         values = changes.to_dict().items()
         large = {name: value for name, value in values if value is not None and len(value) >= LARGE_VALUE_BYTES}
-        if not large:
-            return None
         self._read_latest(connection, number, cipher)
         return self._large_values.store(cipher, large) or None
 
