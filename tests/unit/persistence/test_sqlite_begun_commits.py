@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from state_files import FailingFile, copy_of, folded, rows_of
 from shardwire._native import ChangedRecords, JournalFile, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence
+from shardwire.persistence.journal import Journal
 
 
 def put(name: bytes) -> Changes:
@@ -59,11 +62,12 @@ class PausingFile:
 
 
 class InterruptedFile:
-    """In place of a `JournalFile`: Ctrl-C comes when one of its calls has been made."""
+    """In place of a `JournalFile`: Ctrl-C, or another error, comes when one of its calls has been made."""
 
-    def __init__(self, file: JournalFile, call: str) -> None:
+    def __init__(self, file: JournalFile, call: str, error: BaseException | None = None) -> None:
         self._file = file
         self._call = call
+        self._error = error or KeyboardInterrupt()
 
     def __getattr__(self, name: str) -> Any:
         made = getattr(self._file, name)
@@ -72,7 +76,7 @@ class InterruptedFile:
 
         def interrupted(*arguments: Any) -> None:
             made(*arguments)
-            raise KeyboardInterrupt
+            raise self._error
 
         return interrupted
 
@@ -177,6 +181,39 @@ def test_a_commit_of_which_nobody_knows_is_no_success(tmp_path: Path) -> None:
     held.journal._file = file
     with pytest.raises(PersistenceError, match="it was interrupted"):
         persistence.end_commit("a", begun)
+    persistence.close()
+
+
+def test_a_commit_that_cannot_be_begun_is_made_without_that(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    persistence = in_use(path)
+    held = persistence._held["a"]
+    file = held.journal._file
+    held.journal._file = cast(Any, InterruptedFile(file, "begin", BlockingIOError(errno.EAGAIN, "no thread")))
+    assert persistence.begin_commit("a", ChangedRecords(put(b"4").records), Wake()) is None
+    held.journal._file = file
+    persistence.commit("a", put(b"4"))
+    assert found_after_a_kill(path, "killed") == {b"1", b"2", b"3", b"4"}
+    persistence.close()
+
+
+def test_a_fold_that_fails_costs_no_later_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    persistence = in_use(path)
+    fold = Journal.fold
+
+    def failing(*arguments: Any) -> None:
+        fold(*arguments)
+        error = sqlite3.OperationalError("the disk says so")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    with monkeypatch.context() as broken, pytest.raises(PersistenceError, match="the disk says so"):
+        broken.setattr(Journal, "fold", failing)
+        persistence.find_segments("a", sender="alice")
+    for name in (b"4", b"5"):
+        persistence.commit("a", put(name))
+    assert found_after_a_kill(path, "killed") == {b"1", b"2", b"3", b"4", b"5"}
     persistence.close()
 
 
