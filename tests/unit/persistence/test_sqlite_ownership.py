@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, read_channels
 from shardwire.persistence.channel_files import file_of
-from shardwire.persistence.channel_lock import ChannelLock
+from shardwire.persistence.channel_lock import ChannelLock, holder_of
 from shardwire.persistence.held_channel import HeldChannel
 
 HOLDER = """
@@ -309,6 +310,16 @@ def test_a_load_that_fails_keeps_the_state_from_nobody(tmp_path: Path, monkeypat
         second.load("b")
     first.close()
     second.close()
+
+
+def test_a_file_system_without_locks_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(PersistenceError, match=f"cannot be locked: {os.strerror(errno.ENOLCK)}"):
+        ChannelLock(tmp_path / "state.db", "a")
+    assert holder_of(tmp_path / "state.db", "a") is None
 
 
 def test_a_disk_without_room_for_the_name_of_a_holder_has_one_all_the_same(
