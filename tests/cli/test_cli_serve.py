@@ -81,8 +81,10 @@ def test_a_command_gets_each_message_and_may_fail(tmp_path: Path) -> None:
 def test_a_command_that_hangs_is_ended_and_one_that_is_missing_or_killed_told(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text(WORKER)
     with NatsServer(tmp_path / "nats") as server:
-        arguments = ("serve", *member(server.url, "worker"), "--json", "--attempts", "1")
-        with Terminal(tmp_path, *arguments, "--command-timeout", "0.2", "--", sys.executable, "worker.py") as worker:
+        arguments = ("serve", *member(server.url, "worker"), "--attempts", "1")
+        with Terminal(
+            tmp_path, *arguments, "--json", "--command-timeout", "0.2", "--", sys.executable, "worker.py"
+        ) as worker:
             worker.until_event("joined")
             send(tmp_path, server.url, "hang")
             [failed] = worker.until_event("failed")
@@ -100,11 +102,12 @@ def test_a_command_that_hangs_is_ended_and_one_that_is_missing_or_killed_told(tm
             ("y", "sh was ended by signal 40", ["--", "sh", "-c", "kill -40 $$"]),
         ):
             with Terminal(tmp_path, *arguments, *command) as worker:
-                worker.until_event("joined")
+                worker.until(lambda worker=worker: any("takes part" in line for line in worker.err), "it takes part")
                 send(tmp_path, server.url, message)
-                [failed] = worker.until_event("failed")
-                assert failed["error"] == told
-                assert (tmp_path / failed["file"]).read_bytes() == message.encode()
+                worker.until(lambda worker=worker: bool(worker.out), "it says what became of it")
+                kept, _, error = worker.out[0].partition(" failed 1 bytes of boss, kept as ")[2].partition(": ")
+                assert error == told
+                assert (tmp_path / kept).read_bytes() == message.encode()
 
 
 def test_a_second_interruption_ends_the_command_too(tmp_path: Path) -> None:
