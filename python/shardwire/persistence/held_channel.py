@@ -123,7 +123,7 @@ class HeldChannel:
         self.journal.require_in_place()
         try:
             placed = self.journal.place(connection, self.number(connection), cipher, changes)
-            can_append = self._number is not None and self._looked and not (self._found_lost or deleted_prefixes)
+            can_append = self._number is not None and not (self._found_lost or deleted_prefixes)
             if not (can_append and self.journal.append(self._commits + 1, cipher, changes, placed)):
                 with transaction(connection):
                     number, commits = self._begin(connection)
