@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from shardwire.cli.network.files import is_part_of_a_file
 from shardwire.cli.network.interruption import Interruption
 from shardwire.cli.network.output import time_of_day
-from shardwire.cli.network.participation import Member, Participation, taking_part
+from shardwire.cli.network.participation import CLOSING_MS, Member, Participation, taking_part
 from shardwire.cli.network.send import names_of
 from shardwire.errors import PayloadTooLargeError, QueueFullError
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSendErrorEvent
@@ -64,10 +64,13 @@ class _Chat:
         else:
             sending.cancel()
             await asyncio.wait((sending,))
+            await self._receipts(CLOSING_MS / 1000)
         if self._lines:
-            count = len(self._lines)
-            self._output.remark(f"shardwire: {count} lines were not delivered; {self._member.participation.kept}")
+            count = "1 line was" if len(self._lines) == 1 else f"{len(self._lines)} lines were"
+            self._output.remark(f"shardwire: {count} not delivered; {self._member.participation.kept}")
             self._failed = self._failed or not self._member.interruption.is_wanted
+            # They were waited for, and what becomes of them is told.
+            self._member.drain_ms = 0
         return int(self._failed)
 
     async def _send_all(self, lines: asyncio.Queue[bytes | None]) -> None:
@@ -87,13 +90,14 @@ class _Chat:
             self._lines[request_id] = text
             self._output.event("accepted", request_id=request_id, size_bytes=len(line))
             self._forget_settled()
-        try:
-            async with asyncio.timeout(self._timeout_s):
+        await self._receipts(self._timeout_s)
+
+    async def _receipts(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
                 while self._lines:
                     self._settled.clear()
                     await self._settled.wait()
-        except TimeoutError:
-            return
 
     def _forget_settled(self) -> None:
         # An outcome may be told before `send` has returned.
