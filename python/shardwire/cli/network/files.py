@@ -61,8 +61,11 @@ async def send_file(
             try:
                 sending = member.channel.send_file(file, name=name, timeout_ms=timeout_ms)
                 receivers = await interruption.unless(sending)
-            except TimeoutError:
-                raise NotDeliveredError(f"{file} was not received within {timeout_s:g} s; {_GOES_ON}") from None
+            except TimeoutError as error:
+                told = str(error).replace(
+                    "nobody has answered", "nobody has answered, see that somebody takes files (--files)"
+                )
+                raise NotDeliveredError(told) from None
             except InterruptedByUserError:
                 output.remark(f"shardwire: {file} was not received before the interruption; {_GOES_ON}")
                 raise
