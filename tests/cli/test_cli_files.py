@@ -75,8 +75,8 @@ def test_a_file_that_nobody_takes(tmp_path: Path) -> None:
     answer = command(tmp_path, "send", "film", *member(url, "alice"), "--as-file", "--timeout", "1")
     assert (answer.returncode, answer.stdout) == (1, b"")
     assert (
-        b"'film' was not received within 1000 ms: nobody has answered, see that somebody takes files (--files)"
-        in answer.stderr
+        b"'film' was not received within 1000 ms: nobody has answered; sent again, it goes on where it stopped; "
+        b"whoever receives it needs --files" in answer.stderr
     )
 
 

@@ -62,10 +62,7 @@ async def send_file(
                 sending = member.channel.send_file(file, name=name, timeout_ms=timeout_ms)
                 receivers = await interruption.unless(sending)
             except TimeoutError as error:
-                told = str(error).replace(
-                    "nobody has answered", "nobody has answered, see that somebody takes files (--files)"
-                )
-                raise NotDeliveredError(told) from None
+                raise NotDeliveredError(f"{error}; whoever receives it needs --files") from None
             except InterruptedByUserError:
                 output.remark(f"shardwire: {file} was not received before the interruption; {_GOES_ON}")
                 raise
