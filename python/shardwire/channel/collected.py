@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shardwire._native import ChangedRecords, Delivery, HistoryEntry
+from shardwire._native import ChangedRecords, Delivery
 from shardwire.channel.sending.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent
@@ -24,7 +24,7 @@ class Collected:
     events: list[tuple[ChannelEvent, Outcome | None]] = field(default_factory=list)
     settlements: list[Settled] = field(default_factory=list)
     transmits: list[Transmit] = field(default_factory=list)
-    missing: list[HistoryEntry] = field(default_factory=list)
+    missing: bool = False
     delivery: Delivery | None = None
 
     def on_commit_failed(self, error: PersistenceError) -> None:

@@ -103,7 +103,8 @@ class Engine:
         self._machine_events: deque[SdsEvent] = deque()
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._settlements: list[Settled] = []
-        self._missing: list[HistoryEntry] = []
+        # Whether a history named what is not here.
+        self._missing = False
         self._irretrievable: list[HistoryEntry] = []
         self.counts: dict[str, int] = {}
 
@@ -212,7 +213,7 @@ class Engine:
         collected = Collected(
             self.collect_changes(), accepted, self._events, self._settlements, transmits, self._missing, delivery
         )
-        self._events, self._settlements, self._missing = [], [], []
+        self._events, self._settlements, self._missing = [], [], False
         if self.meter.observers:
             self.meter.on_collected(collected, now)
         return collected
@@ -309,7 +310,7 @@ class Engine:
                 if self.timeline:
                     self.timeline.note_acknowledged(event, self.own_sends.get(event.send_id), now.epoch_ms)
             case MissingDetected():
-                self._missing += event.entries
+                self._missing = True
             case DependencyLost():
                 self._irretrievable.append(event.entry)
             case SenderIdConflict():
