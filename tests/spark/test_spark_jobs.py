@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from spark.submit import ROOT, command, environment, submit, summary
 from shardwire import ConfigError, SegmentationConfig, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
+from shardwire.spark import job_session
 from shardwire.spark.failures import failures_told, reason_of
 from shardwire.spark.files import SinkFiles
 from shardwire.spark.job import Progress
@@ -94,6 +96,21 @@ def test_a_job_stops_its_session(tmp_path: Path) -> None:
     said = submit(str(tmp_path / "job.py")).stdout.splitlines()
     assert said[0] == "rows 3"
     assert said[1].startswith("stopped")
+
+
+def test_a_job_in_a_thread_does_not_stop_the_session_that_is_there(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[object] = []
+    monkeypatch.setattr(type(spark), "stop", lambda session: stopped.append(session))
+
+    def run() -> bool:
+        with job_session("in a thread") as used:
+            return used.sparkContext is spark.sparkContext
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(run).result()
+    assert stopped == []
 
 
 def test_an_encrypted_archive_with_losses_by_spark_submit(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     """The session of a `spark-submit` job: resources are the submitter's, and so is the master unless one is named.
 
     Spark's own logs are off unless `spark.log.level` is set. It is stopped at the end, so that a cluster takes its
-    executors back whatever else keeps the driver alive. A session that is active already is used and left as it is.
+    executors back whatever else keeps the driver alive. A session that is there already is used and not stopped.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -74,7 +74,8 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     # Workers otherwise take the first python3 on their path. On a cluster the submitter names theirs.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
-    is_ours = SparkSession.getActiveSession() is None
+    # Spark's own active session is that of a thread alone.
+    is_ours = SparkContext._active_spark_context is None
     builder = SparkSession.builder.appName(app_name)
     if is_ours:
         # Spark's progress bars would write over the lines of a job.
