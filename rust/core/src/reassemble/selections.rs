@@ -187,9 +187,6 @@ impl<'a> Selections<'a> {
     }
 
     fn add_without_sender(&mut self, slots: &[Vec<usize>]) {
-        if self.shares.len() < 2 {
-            return;
-        }
         for (sender, _) in self.senders().iter().take(SENDERS_MAX) {
             self.add(self.pick(slots, |candidate| candidate.sender != *sender));
         }
