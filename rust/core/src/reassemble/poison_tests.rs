@@ -78,26 +78,24 @@ proptest! {
         prop_assert_eq!(wire.len(), k + m);
         random.shuffle(&mut wire);
         wire.truncate(k + m - lost);
-        let mut expected_bad = bad + rivals;
         let mut arrivals = Vec::new();
         for (number, bytes) in wire.iter().enumerate() {
-            if number < bad {
-                arrivals.push(forged(bytes, wire_format, &mut random));
-            } else {
-                arrivals.push(bytes.clone());
-                if number < bad + rivals {
-                    arrivals.push(forged(bytes, wire_format, &mut random));
-                }
+            if number >= bad {
+                arrivals.push((bytes.clone(), false));
+            }
+            if number < bad + rivals {
+                arrivals.push((forged(bytes, wire_format, &mut random), true));
             }
         }
         random.shuffle(&mut arrivals);
         let mut reassembler = Reassembler::new(receiving, limits());
-        let mut found = None;
-        for bytes in &arrivals {
+        let (mut found, mut expected_bad) = (None, 0);
+        for (bytes, is_bad) in &arrivals {
+            expected_bad += usize::from(*is_bad && found.is_none());
             let outcome = reassembler.receive(bytes, &Receipt::default());
             if let Outcome::Reconstructed(reconstructed) = outcome {
                 prop_assert!(found.is_none());
-                expected_bad = expected_bad.min(reconstructed.bad_segments.len());
+                prop_assert_eq!(reconstructed.bad_segments.len(), expected_bad);
                 found = Some(reconstructed.payload.to_vec());
             }
         }
@@ -246,6 +244,52 @@ fn of_many_counts_those_are_tried_that_the_sender_told_most_often_then_those_of_
     }
 }
 
+/// What lies in a set of other counts counts once, however often it came, and by whom it was repeated.
+#[test]
+fn copies_in_a_set_of_other_counts_are_no_rivals() {
+    let (k, data) = (16, 10);
+    let parameters = parameters_of(WireFormat::Draft, ErasureCode::Leopard, 1.0);
+    let mut random = Random(37);
+    let payload: Vec<u8> = (0..k * 64).map(|_| random.next() as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    let other = forged(&wire[k + 5], WireFormat::Draft, &mut random);
+    // Either all but one of the first data segments are forged, and one sender's own the genuine ones, or one is and
+    // two senders have a part each.
+    for (copies, parity_sender) in [(0..1, "alice"), (1..data, "bob")] {
+        let mut arrivals = vec![(forged_parity(&wire[k], 0, 2, &mut random), "mallory")];
+        for (ordinal, bytes) in wire[..data].iter().enumerate() {
+            let altered = forged(bytes, WireFormat::Draft, &mut random);
+            let is_copy = copies.contains(&ordinal);
+            arrivals.push((if is_copy { bytes.clone() } else { altered }, "mallory"));
+        }
+        // Of two sets that they fit, alice's data join the one that holds more.
+        for index in 0..12 {
+            let bytes = forged_parity(&wire[k], index, 13, &mut random);
+            arrivals.push((bytes, "mallory"));
+        }
+        arrivals.extend(wire[..data].iter().map(|bytes| (bytes.clone(), "alice")));
+        arrivals.push((other.clone(), "mallory"));
+        arrivals.extend(
+            wire[k..k + 6]
+                .iter()
+                .map(|bytes| (bytes.clone(), parity_sender)),
+        );
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = arrivals.iter().find_map(|(bytes, sender)| {
+            let receipt = Receipt {
+                sender: Some(*sender),
+                ..Receipt::default()
+            };
+            reconstructed(&reassembler.receive(bytes, &receipt))
+        });
+        assert!(
+            found.as_ref() == Some(&payload),
+            "{parity_sender}: {:?}",
+            reassembler.stats()
+        );
+    }
+}
+
 #[test]
 fn what_is_tried_across_sets_is_bounded_whatever_comes() {
     let k = 8;
@@ -335,6 +379,44 @@ fn bad_segments_and_their_senders_are_named() {
         ];
         assert_eq!(bad, expected.map(named), "{code:?} {configured:?}");
     }
+}
+
+/// Parity of something else behind the end, where lip243 hashes nothing, makes the payload all the same.
+#[test]
+fn parity_of_what_stands_behind_the_end_is_bad() {
+    let sent = parameters_of(WireFormat::Lip243, ErasureCode::Leopard, 0.5);
+    let mut random = Random(41);
+    let payload: Vec<u8> = (0..4 * 64 - 10).map(|_| random.next() as u8).collect();
+    let wire = segment(&payload, &sent).unwrap().to_vecs();
+    let longer = [&payload[..], &[1; 10]].concat();
+    let crafted = segment(&longer, &sent).unwrap().to_vecs();
+    let mut reassembler = Reassembler::new(sent, limits());
+    let rival = forged(&wire[0], WireFormat::Lip243, &mut random);
+    let parity = wire[4..].iter().zip(&crafted[4..]).map(|(genuine, other)| {
+        let other = decode(other, WireFormat::Lip243, 256);
+        let (Ok(Received::Segment(genuine)), Ok(Received::Segment(other))) =
+            (decode(genuine, WireFormat::Lip243, 256), other)
+        else {
+            panic!("our own segments are some")
+        };
+        genuine.header.encode(WireFormat::Lip243, other.payload)
+    });
+    let arrivals: Vec<Vec<u8>> = [rival]
+        .into_iter()
+        .chain(parity)
+        .chain(wire[..3].to_vec())
+        .collect();
+    let outcomes = arrivals
+        .iter()
+        .map(|bytes| reassembler.receive(bytes, &Receipt::default()));
+    let bad = outcomes.filter_map(|outcome| match outcome {
+        Outcome::Reconstructed(found) => Some(found.bad_segments),
+        _ => None,
+    });
+    let bad: Vec<Vec<usize>> = bad
+        .map(|bad| bad.into_iter().map(|(ordinal, _)| ordinal).collect())
+        .collect();
+    assert_eq!(bad, [[0, 4, 5]]);
 }
 
 #[test]
@@ -457,17 +539,22 @@ fn poison_where_nothing_can_be_located() {
     let wire = wide_segments(&payload, k, m);
     let receive_all = |wire: &[Vec<u8>]| {
         let mut reassembler = Reassembler::new(parameters, limits());
-        wire.iter()
-            .find_map(|bytes| reconstructed(&reassembler.receive(bytes, &Receipt::default())))
+        wire.iter().find_map(
+            |bytes| match reassembler.receive(bytes, &Receipt::default()) {
+                Outcome::Reconstructed(found) => Some((found.payload.to_vec(), found.bad_segments)),
+                _ => None,
+            },
+        )
     };
     // Losses, and a rival for a slot that is not needed.
     let rival = forged(&wire[100], WireFormat::Raw, &mut random);
     let lossy = [&wire[5..100], &[rival], &wire[100..]].concat();
-    assert_eq!(receive_all(&lossy), Some(payload.clone()));
-    // One wrong segment in place of a genuine one, when all have come.
+    let named = |ordinal| Some((payload.clone(), vec![(ordinal, None)]));
+    assert_eq!(receive_all(&lossy), named(100));
+    // One wrong segment in place of a genuine one, when all have come: no parity is accused, which nobody makes again.
     let mut replaced = wire.clone();
     replaced[3] = forged(&wire[3], WireFormat::Raw, &mut random);
-    assert_eq!(receive_all(&replaced), Some(payload));
+    assert_eq!(receive_all(&replaced), named(3));
     // More than can be searched for: reported, bounded, nothing wrong delivered.
     for ordinal in (0..256).step_by(7) {
         replaced[ordinal] = forged(&wire[ordinal], WireFormat::Raw, &mut random);
