@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -74,6 +74,8 @@ class Terminal:
             assert stream is not None
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
+        if kind is None:
+            assert not _faults(self.err), str(self)
 
     def type(self, text: str) -> None:
         """Writes to its standard input."""
@@ -118,7 +120,6 @@ class Terminal:
         code = self.process.wait(PATIENCE_S)
         for reader in self._readers:
             reader.join(PATIENCE_S)
-        assert not any("Traceback" in line for line in self.err), str(self)
         return code
 
     def __str__(self) -> str:
@@ -138,7 +139,7 @@ def command(
     directory: Path, *arguments: str, given: bytes = b"", settings: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a command to its end, with an input."""
-    return subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-m", "shardwire.cli", *arguments],
         cwd=directory,
         env=environment(**(settings or {})),
@@ -147,3 +148,10 @@ def command(
         check=False,
         timeout=2 * PATIENCE_S,
     )
+    assert not _faults(answer.stderr.decode(errors="replace").splitlines()), answer.stderr
+    return answer
+
+
+def _faults(lines: Iterable[str]) -> list[str]:
+    """What no command says: of a callback of its own that raises nothing but a line tells."""
+    return [line for line in lines if "Traceback" in line or ("shardwire: callback " in line and " raised " in line)]
