@@ -546,6 +546,20 @@ def test_an_output_that_comes_to_be_meanwhile_is_left_as_it_is(spark: SparkSessi
     assert not list((tmp_path / "out").iterdir())
 
 
+def test_an_output_that_would_not_be_found_again_is_refused(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = (str(tmp_path / "in"), str(tmp_path / "outs" / "out[1]"))
+    stream = ("--checkpoint", str(tmp_path / "checkpoint"), "--once")
+    for job, further in (
+        ("reconstruct_archive.py", ()),
+        ("reconstruct_messages.py", ()),
+        ("reconstruct_stream.py", stream),
+    ):
+        assert in_process(job, *arguments, *further, *OPTIONS) == 2
+        assert "out[1]' is a pattern to Spark, which reads it again: give a name" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
 def test_a_stream_writes_every_format_of_files(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     archive(tmp_path / "in", 1, lost=(0, 1, 2, 3))
     arguments = [str(tmp_path / "in"), str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint")]

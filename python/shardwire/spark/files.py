@@ -151,6 +151,17 @@ class Files:
                 f"the output {output!r} and the input {source!r} overlap: give an output outside the input"
             )
 
+    def refuse_pattern(self, output: str) -> None:
+        """Refuses an output that would be written and not be found again.
+
+        Raises:
+            ConfigError: Spark reads its name as a pattern.
+        """
+        if _plain(output) != output:
+            raise ConfigError(
+                f"the output {output!r} is a pattern to Spark, which reads it again: give a name without *, ?, [ and {{"
+            )
+
     def refuse_foreign(self, name: str, path: str) -> None:
         """Refuses to replace, for an option `name`, what holds more than rows that Spark wrote.
 
@@ -183,6 +194,7 @@ class SinkFiles(Files):
 
     def __init__(self, spark: SparkSession, sink: str, *, replace: bool = False) -> None:
         super().__init__(spark)
+        self.refuse_pattern(sink)
         self._context = spark.sparkContext
         self._name = sink
         self._staging = f"{sink.rstrip('/')}.shardwire-staging"

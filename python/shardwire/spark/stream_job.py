@@ -67,8 +67,9 @@ def refuse_parted(files: Files, output: str, checkpoint: str) -> None:
     in the middle cannot be read.
 
     Raises:
-        ConfigError: They are not, or the output holds other files.
+        ConfigError: They are not, the output holds other files, or Spark reads its name as a pattern.
     """
+    files.refuse_pattern(output)
     written, ended, begun = (
         max((_batch_of(name) for name in files.names_in(place)), default=-1)
         for place in (f"{output}/{_LOG}", f"{checkpoint}/commits", f"{checkpoint}/offsets")
