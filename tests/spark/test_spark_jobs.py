@@ -389,6 +389,8 @@ ModuleNotFoundError: No module named 'shardwire'
     assert reason_of(Exception("[PATH_NOT_FOUND] nothing there\n\tat org.A")) == "[PATH_NOT_FOUND] nothing there"
     source = '[PYTHON_DATA_SOURCE_ERROR] no: Traceback (most recent call last):\n  File "x"\nConfigError: no option\n'
     assert reason_of(Exception(f"{source} SQLSTATE: 38000")) == "ConfigError: no option"
+    twice = "[STREAM_FAILED] with exception: Multiple streaming queries are concurrently using file:/c/sources/0."
+    assert reason_of(Exception(twice)).startswith(f"{twice}; another run has this checkpoint: end it first")
     assert reason_of(KeyError()) == "KeyError"
 
 

@@ -23,6 +23,7 @@ _REMEDIES = {
     "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "write that file anew with the columns of the first one",
     "FAILED_READ_FILE": "--skip-corrupt leaves such files out",
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": "give --by as the checkpoint has it, or a new checkpoint and a new output",
+    "Multiple streaming ": "another run has this checkpoint: end it first, or give a new checkpoint and a new output",
     "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
     "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
 }
