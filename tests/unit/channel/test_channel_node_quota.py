@@ -982,8 +982,17 @@ def test_no_channel_may_be_called_like_a_count() -> None:
     run_world(scenario)
 
 
-@pytest.mark.parametrize("fault", ["load", "commit"])
-def test_a_count_that_cannot_be_read_or_written_refuses_the_channel_and_leaves_nothing_behind(fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "error", "told"),
+    [
+        ("load", PersistenceError("unreadable"), "unreadable"),
+        ("commit", PersistenceError("unwritable"), "unwritable"),
+        ("commit", KeyError("x"), "the persistence raised KeyError: nothing was stored"),
+    ],
+)
+def test_a_count_that_cannot_be_read_or_written_refuses_the_channel_and_leaves_nothing_behind(
+    fault: str, error: Exception, told: str
+) -> None:
     class Faulty(SharedMount):
         def load(self, channel_id: str) -> ChannelState | None:
             self.check("load", channel_id)
@@ -995,14 +1004,14 @@ def test_a_count_that_cannot_be_read_or_written_refuses_the_channel_and_leaves_n
 
         def check(self, call: str, channel_id: str) -> None:
             if broken and call == fault and channel_id.startswith(COUNT_NAME_PREFIX):
-                raise PersistenceError("unreadable")
+                raise error
 
     broken = True
 
     async def scenario(world: World) -> None:
         nonlocal broken
         shared, mount = QuotaWorld(world), Faulty(SharedDisk())
-        with pytest.raises(PersistenceError, match="unreadable"):
+        with pytest.raises(PersistenceError, match=told):
             await shared.join("red", mount)
         broken = False
         red = await shared.join("red", mount)

@@ -115,9 +115,7 @@ class CountStore:
     async def leave(self, persistence: Persistence, count: Count) -> None:
         """The channel is closed."""
         async with self._lock:
-            room = next((room for room in self._rooms if any(user is persistence for user in room.users)), None)
-            if room is None:
-                return
+            room = next(room for room in self._rooms if any(user is persistence for user in room.users))
             was_written = room.users[0] is persistence
             del room.users[next(number for number, user in enumerate(room.users) if user is persistence)]
             if not room.users:
