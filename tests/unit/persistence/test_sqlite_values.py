@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import zlib
@@ -17,6 +18,7 @@ from shardwire._native import ChangedRecords
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, StoredKind, inspection, read_channels, schema
 from shardwire.persistence.checksums import checksum_of
+from shardwire.persistence.held_channel import HeldChannel
 from shardwire.persistence.large_values import value_at
 
 KEY = keccak256(b"key")
@@ -26,6 +28,15 @@ Records = dict[tuple[str, bytes], bytes]
 def records_of(persistence: SqlitePersistence, channel_id: str = "a") -> Records | None:
     state = persistence.load(channel_id)
     return None if state is None else dict(state.records)
+
+
+def test_who_closes_where_nothing_can_come_to_rest_leaves_no_file_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/dev/fd"))
+    persistence = SqlitePersistence(tmp_path / "state.db")
+    persistence.commit("a", Changes(dict(large(1))))
+    with patch.object(HeldChannel, "come_to_rest", side_effect=OSError):
+        persistence.close()
+    assert set(os.listdir("/dev/fd")) <= before
 
 
 @pytest.mark.parametrize("key", [None, KEY])
