@@ -442,7 +442,7 @@ impl Incoming {
         if missed.is_some_and(|missed| missed != handle)
             && let Some(held) = around.log.get(entry)
             && let Some(missed) = self.missing.get(held.message_id.as_bytes())
-            && missed.entry.sender_id.as_deref() == Some(&*held.sender_id)
+            && missed.may_be_of(&held.sender_id)
         {
             // It is what histories speak of, though another participant began a send of that id first.
             let message_id = held.message_id.clone();

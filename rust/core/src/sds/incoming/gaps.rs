@@ -227,15 +227,11 @@ impl Incoming {
             self.lost.forget(&came);
             self.lost.remember(came, false);
         }
-        let missing = self.missing.get(message_id.as_bytes());
-        let Some(send) = missing
-            .filter(|missing| !missing.is_anothers(sender_id))
-            .map(|missing| missing.send)
-        else {
-            return;
-        };
-        self.untrack(message_id.as_bytes(), around);
-        self.drop_idle(send, around);
+        if !self.missing.came(message_id.as_bytes(), sender_id)
+            && let Some(missing) = self.untrack(message_id.as_bytes(), around)
+        {
+            self.drop_idle(missing.send, around);
+        }
     }
 
     /// There was no room for a rival, or it was of no use: its sender's content is asked for when it is
@@ -278,10 +274,9 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        let missing = self.missing.get(message_id.as_bytes());
         let sender_id = &self.sends[send].sender_id;
         // Under ids made of contents it is the same, whoever sent it.
-        if !self.by_send || missing.is_none_or(|missing| !missing.is_anothers(sender_id)) {
+        if !self.by_send || !self.missing.came(message_id.as_bytes(), sender_id) {
             for name in around.asking.on_came(message_id, monotonic_ms) {
                 self.missing.note_changed(&name);
             }

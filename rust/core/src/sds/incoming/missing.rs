@@ -13,6 +13,9 @@ use crate::wire::sds::HistoryEntry;
 const OLDEST_MAX: usize = 100;
 /// How many participants are looked at for the one that named most.
 const SHARES_MAX: usize = 100;
+/// Whose else one id is said to be, at most. With so many it is asked for whatever comes: who names
+/// senders and sends in their names ends nothing.
+const OTHERS_MAX: usize = 4;
 
 /// One message id that a history named and that is not here.
 #[derive(Debug, Clone)]
@@ -23,13 +26,21 @@ pub struct MissingMessage {
     pub send: SendRef,
     /// In whose share it is: who named it first, or later and less in all.
     pub named_by: Arc<str>,
+    /// Whose else histories say it is: anybody may name a sender first.
+    others: Vec<String>,
 }
 
 impl MissingMessage {
     /// Whether histories say that it is another participant's than `sender_id`.
     pub fn is_anothers(&self, sender_id: &str) -> bool {
         let named = self.entry.sender_id.as_deref().unwrap_or_default();
-        !named.is_empty() && *named != *sender_id
+        !named.is_empty() && (*named != *sender_id || !self.others.is_empty())
+    }
+
+    /// Whether a history says that it is `sender_id`'s.
+    pub fn may_be_of(&self, sender_id: &str) -> bool {
+        let named = self.entry.sender_id.iter().chain(&self.others);
+        named.into_iter().any(|named| *named == *sender_id)
     }
 }
 
@@ -129,6 +140,7 @@ impl MissingMessages {
                 entry,
                 send,
                 named_by,
+                others: Vec::new(),
             },
         );
         evicted
@@ -163,8 +175,15 @@ impl MissingMessages {
             self.changed.replace(name);
         }
         let named_by = Arc::clone(&message.named_by);
-        let known = &mut message.entry;
         let is_set = |text: &&String| !text.is_empty();
+        if let Some(other) = entry.sender_id.as_ref().filter(is_set)
+            && message.is_anothers(other)
+            && message.others.len() < OTHERS_MAX
+            && !message.may_be_of(other)
+        {
+            message.others.push(other.clone());
+        }
+        let known = &mut message.entry;
         let hint = entry
             .retrieval_hint
             .as_ref()
@@ -184,6 +203,25 @@ impl MissingMessages {
             self.changed.replace(Name::from_wire(message_id));
         }
         named_by
+    }
+
+    /// What histories say is `sender_id`'s came; whether another one's is asked for still.
+    pub fn came(&mut self, message_id: &[u8], sender_id: &str) -> bool {
+        let Some(message) = self.by_id.get_mut(message_id) else {
+            return false;
+        };
+        let is_anothers = message.is_anothers(sender_id);
+        let others = &mut message.others;
+        if is_anothers && others.len() < OTHERS_MAX {
+            if message.entry.sender_id.as_deref() != Some(sender_id) {
+                others.retain(|other| *other != *sender_id);
+            } else {
+                message.entry.sender_id = Some(others.remove(0));
+                self.changed.replace(Name::from_wire(message_id));
+                self.version += 1;
+            }
+        }
+        is_anothers
     }
 
     /// The stored form of one that is missing changed.
