@@ -106,6 +106,29 @@ def test_what_others_name_of_it_is_asked_for_until_it_comes(sender_id: str | Non
     assert bob.of(DependencyLost) == []
 
 
+@pytest.mark.parametrize("ordinal", range(PARTS))
+def test_what_follows_what_came_whole_does_not_wait_for_what_another_began_under_its_id(ordinal: int) -> None:
+    """Nobody sends the rest of it, so that everything that follows the message would wait until that is lost."""
+    bob = Reader("bob")
+    hear(bob, message(1, content=b"0/2/2|forged", message_id=f"{SEND}.{ordinal}"))
+    for number in range(PARTS):
+        hear(bob, part(number))
+    assert bob.delivered == ["large"]
+    hear(bob, after(named(ordinal)))
+    assert bob.delivered == ["large", "after"]
+
+
+def test_what_follows_it_waits_for_what_its_sender_began_beside_anothers() -> None:
+    bob = Reader("bob")
+    hear(bob, message(1, content=b"0/2/2|forged", message_id=f"{SEND}.0"))
+    for number in range(PARTS - 1):
+        hear(bob, part(number))
+    hear(bob, after(named(0)))
+    assert bob.delivered == []
+    hear(bob, part(PARTS - 1))
+    assert bob.delivered == ["large", "after"]
+
+
 def test_what_is_given_up_of_it_is_forgotten() -> None:
     bob = begun(0, 1)
     assert bob.machine.handle_send_abandoned("alice", SEND, at(0))

@@ -45,6 +45,8 @@ fn lacking_of<'a>(request: &EntryView<'a>) -> Option<(&'a str, u32)> {
 /// What the ids of a history are here.
 struct Followed<'a> {
     known: Vec<EntryRef>,
+    /// Here beside another participant's that came first under the id.
+    beside: Vec<EntryView<'a>>,
     unknown: Vec<EntryView<'a>>,
 }
 
@@ -504,20 +506,21 @@ impl Machine {
     fn follow<'a>(&mut self, history: &[EntryView<'a>]) -> Followed<'a> {
         let mut followed = Followed {
             known: std::mem::take(&mut self.named),
+            beside: Vec::new(),
             unknown: Vec::new(),
         };
         for entry in history {
-            match self.log.find(entry.message_id) {
-                Some(known) => {
-                    let held = self.log.get(known);
-                    if held.is_some_and(|held| self.incoming.is_contested(*entry, &held.sender_id))
-                    {
-                        followed.unknown.push(*entry);
-                    } else {
-                        followed.known.push(known);
-                    }
-                }
-                None => followed.unknown.push(*entry),
+            let Some(known) = self.log.find(entry.message_id) else {
+                followed.unknown.push(*entry);
+                continue;
+            };
+            let held = self.log.get(known);
+            if !held.is_some_and(|held| self.incoming.is_of_another(*entry, &held.sender_id)) {
+                followed.known.push(known);
+            } else if self.incoming.came_beside(*entry) {
+                followed.beside.push(*entry);
+            } else {
+                followed.unknown.push(*entry);
             }
         }
         followed
@@ -540,6 +543,11 @@ impl Machine {
                 (send, self.log.get(entry).and_then(|held| held.send))
             {
                 self.incoming.wait(send, cause);
+            }
+        }
+        if let Some(send) = send {
+            for &entry in &followed.beside {
+                self.incoming.wait_beside(send, entry);
             }
         }
         for &entry in &followed.known {

@@ -191,9 +191,9 @@ impl Incoming {
         plain.clone()
     }
 
-    /// Whether a history speaks of another message than the one of `held_sender` that has its id here,
-    /// and that one never came. Ids of ours we know.
-    pub fn is_contested(&self, entry: EntryView<'_>, held_sender: &str) -> bool {
+    /// Whether a history speaks of another message than the one of `held_sender` that has its id here.
+    /// Ids of ours we know.
+    pub fn is_of_another(&self, entry: EntryView<'_>, held_sender: &str) -> bool {
         let named = entry.sender_id.unwrap_or_default();
         self.by_send
             && self.others_answer
@@ -201,9 +201,24 @@ impl Incoming {
             && *named != *held_sender.as_bytes()
             && *named != *self.me.as_bytes()
             && *held_sender != *self.me
-            && !self
-                .lost
-                .is_settled(self.came_key(entry.message_id, named).as_bytes())
+    }
+
+    /// Whether a content came of what a history names, beside the one that has its id here.
+    pub fn came_beside(&self, entry: EntryView<'_>) -> bool {
+        let key = self.came_key(entry.message_id, entry.sender_id.unwrap_or_default());
+        self.lost.is_settled(key.as_bytes())
+    }
+
+    /// A content follows what a history names, of which a content came beside the one that has its id
+    /// here: whoever has that, it waits for no other.
+    pub fn wait_beside(&mut self, send: SendRef, entry: EntryView<'_>) {
+        let [message_id, sender_id] = [Some(entry.message_id), entry.sender_id]
+            .map(|text| String::from_utf8_lossy(text.unwrap_or_default()));
+        let place = self.place_of(&message_id);
+        let cause = place.and_then(|(send_id, _)| self.find(&sender_id, send_id));
+        if let Some(cause) = cause.filter(|cause| !self.sends[*cause].contents.is_empty()) {
+            self.wait(send, cause);
+        }
     }
 
     /// Remembers that a content of `sender_id` came under an id that another one has.
