@@ -146,3 +146,14 @@ def test_what_came_of_it_under_ids_that_are_named_as_anothers_is_one_message_wit
     assert bob.delivered == ["large"]
     assert bob.machine.stats()["incoming_contents"] == 0
     assert {entry.message_id for entry in bob.machine.missing()} == {f"{SEND}.0", f"{SEND}.2"}
+
+
+def test_rivals_that_come_again_after_they_were_given_up_are_given_up_once() -> None:
+    """Others may hold them and send them again and again: a loss that was told is no news."""
+    bob = Reader("bob")
+    hear(bob, part(0))
+    for is_first in (True, False):
+        hear(bob, message(1, content=b"0/2/2|forged", message_id=f"{SEND}.0"))
+        assert bob.machine.handle_send_abandoned("mallory", SEND, at(0)) == is_first
+    bob = bob.restarted(at(0))
+    assert not bob.machine.handle_send_abandoned("mallory", SEND, at(0))

@@ -654,7 +654,7 @@ impl Machine {
     ) -> bool {
         self.incoming.begin_step();
         let Some(handle) = self.partial_of(message_id, sender_id, send_id) else {
-            return true;
+            return self.incoming.lose_rivals(send_id, sender_id);
         };
         let at_ms = now.monotonic_ms;
         let (given_up, incoming, mut voice, mut around) = self.around_given_up();

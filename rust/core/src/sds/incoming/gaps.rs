@@ -256,6 +256,16 @@ impl Incoming {
         self.lost.forget(&came);
     }
 
+    /// Of a send that is given up nothing came but rivals; whether that is so for the first time.
+    pub fn lose_rivals(&mut self, send_id: &str, sender_id: &str) -> bool {
+        let key = claimed_key(send_id, sender_id);
+        let is_first = !self.lost.contains(key.as_bytes());
+        if is_first {
+            self.lost.remember(key, true);
+        }
+        is_first
+    }
+
     /// A message that came under a send id that another participant's has is whole. What histories say
     /// is a third one's is asked for still.
     pub fn on_rival_whole(
@@ -265,7 +275,10 @@ impl Incoming {
         sender_id: &str,
         around: &mut Surroundings<'_>,
     ) {
-        self.lost.remember(claimed_key(send_id, sender_id), false);
+        let key = claimed_key(send_id, sender_id);
+        // It may have been given up before.
+        self.lost.forget(&key);
+        self.lost.remember(key, false);
         let Some(send) = self.sends.get(named) else {
             return;
         };
