@@ -187,7 +187,8 @@ def test_intervals_that_never_end_ask_once() -> None:
         await peer.send(naming(0, entries))
         await asyncio.sleep(1_000)
         by_hash, by_topic = queries
-        assert by_hash.message_hashes and by_topic.content_topics
+        assert by_hash.message_hashes
+        assert by_topic.content_topics
 
     run_world(scenario)
 
