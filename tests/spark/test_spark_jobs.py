@@ -98,11 +98,13 @@ def test_a_job_stops_its_session(tmp_path: Path) -> None:
     assert said[1].startswith("stopped")
 
 
-def test_a_job_in_a_thread_does_not_stop_the_session_that_is_there(
+def test_a_job_in_a_thread_leaves_the_session_that_is_there_as_it_is(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped: list[object] = []
     monkeypatch.setattr(type(spark), "stop", lambda session: stopped.append(session))
+    monkeypatch.setattr(type(spark.sparkContext), "setLogLevel", lambda context, level: stopped.append(level))
+    monkeypatch.setattr(type(spark.conf), "get", lambda conf, name, default: default)
 
     def run() -> bool:
         with job_session("in a thread") as used:

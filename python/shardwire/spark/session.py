@@ -65,7 +65,8 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     """The session of a `spark-submit` job: resources are the submitter's, and so is the master unless one is named.
 
     Spark's own logs are off unless `spark.log.level` is set. It is stopped at the end, so that a cluster takes its
-    executors back whatever else keeps the driver alive. A session that is there already is used and not stopped.
+    executors back whatever else keeps the driver alive. A session that is there already is neither
+    silenced nor stopped.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -91,7 +92,7 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
         if before is not None and signal.getsignal(signal.SIGINT) is not before:
             # Spark's handler calls Java, which fails within another call; what it cancels ends with the session anyway.
             signal.signal(signal.SIGINT, before)
-        if spark.conf.get("spark.log.level", None) is None:
+        if is_ours and spark.conf.get("spark.log.level", None) is None:
             # What fails is told in one line, where Spark's own logs tell it in hundreds.
             spark.sparkContext.setLogLevel("FATAL")
         yield configure(spark)
