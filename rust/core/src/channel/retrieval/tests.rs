@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::catch_up::Span;
 use super::*;
 use crate::channel::tests::{
-    Bob, EPOCH_MS, RETRIEVAL, at, config, heard, limits, message, segments, settings,
+    Bob, EPOCH_MS, ONE, RETRIEVAL, at, config, heard, id, limits, message, segments, settings,
 };
 use crate::channel::{Arrival, Event};
 use crate::sds::{self, Config};
@@ -230,6 +230,13 @@ fn a_store_that_does_not_answer_is_asked_less_often_until_it_does_or_another_com
     bob.channel.handle_no_answer(at(bob.now_ms));
     let next_ms = bob.channel.next_question_ms(at(bob.now_ms)).unwrap();
     assert_eq!(next_ms - bob.now_ms, RETRY_MS_MIN);
+    next_question(&mut bob);
+    answer(&mut bob);
+    bob.channel.handle_missed(0, at(bob.now_ms));
+    assert!(poll(&mut bob).is_some());
+    bob.channel.handle_no_answer(at(bob.now_ms));
+    let next_ms = bob.channel.next_question_ms(at(bob.now_ms)).unwrap();
+    assert_eq!(next_ms - bob.now_ms, RETRY_MS_MIN);
 }
 
 #[test]
@@ -241,6 +248,27 @@ fn what_found_no_room_is_asked_for_again_once_there_may_be_some() {
     assert_eq!(poll(&mut bob), None);
     assert!(matches!(next_question(&mut bob), Question::Passed(_)));
     assert_eq!(bob.now_ms, ROOM_RECHECK_MS);
+    // Another store is asked at once.
+    bob.channel.handle_answered(false, at(bob.now_ms));
+    assert_eq!(poll(&mut bob), None);
+    bob.channel.handle_connection(true, true, at(bob.now_ms));
+    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+}
+
+#[test]
+fn while_the_application_takes_nothing_more_no_store_is_asked() {
+    let mut bob = caught_up();
+    for number in 0..100 {
+        bob.hear(message(
+            "alice",
+            &format!("{number}"),
+            &segments(&[number, 1]).remove(0),
+        ));
+    }
+    assert!(!bob.channel.has_delivery_room(0, 0));
+    bob.channel.handle_missed(EPOCH_MS * NS, at(0));
+    let later_ms = bob.channel.next_question_ms(at(0));
+    assert_eq!((poll(&mut bob), later_ms), (None, Some(FREQUENCY_MS)));
 }
 
 #[test]
@@ -279,6 +307,11 @@ fn only_a_started_channel_that_is_connected_asks() {
     }
     bob.channel.handle_stopped(at(0));
     assert_eq!(poll(&mut bob), None);
+    // What passed a stopped channel by is asked for to its beginning.
+    bob.channel.handle_started(at(HOUR_MS));
+    bob.now_ms = HOUR_MS;
+    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+    assert!(bob.channel.wants_more(false));
 }
 
 #[test]
@@ -290,7 +323,7 @@ fn a_page_is_followed_until_a_message_leads_back() {
         ..unknown.clone()
     };
     let content_alone = message("peer", "content", b"some");
-    for (message, leads_back) in [
+    for (found, leads_back) in [
         (unknown, true),
         (of_another, false),
         (content_alone, false),
@@ -304,13 +337,20 @@ fn a_page_is_followed_until_a_message_leads_back() {
         });
         bob.channel.handle_connection(true, true, at(0));
         assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
-        let data = stored(&bob, &message);
+        let data = stored(&bob, &found);
         bob.channel.handle_stored_message(b"hash", Some(&data));
         bob.channel
             .handle_stored_message(b"other", Some(b"no message"));
         bob.channel.handle_stored_message(b"third", None);
-        assert_eq!(bob.channel.wants_more(true), !leads_back, "{message:?}");
+        assert_eq!(bob.channel.wants_more(true), !leads_back, "{found:?}");
         assert!(!bob.channel.wants_more(false));
+        // No history has hints of what a message lacks that is partly here.
+        bob.hear(message(
+            "alice",
+            &id(ONE, 0),
+            &segments(&[7; 2_000]).remove(0),
+        ));
+        assert!(bob.channel.wants_more(true));
         answer(&mut bob);
         // Where the beginning is known, nothing ends it.
         bob.channel.handle_missed(EPOCH_MS * NS, at(0));
@@ -332,6 +372,8 @@ fn the_time_up_to_which_nothing_was_missed_is_stored_and_read() {
     assert_eq!(seen_ns(&mut bob), None);
     hear_at(&mut bob, (EPOCH_MS - HOUR_MS) * NS);
     assert_eq!(seen_ns(&mut bob), Some((EPOCH_MS - HOUR_MS) * NS));
+    let changed = bob.channel.poll_persist();
+    assert!(changed.iter().all(|record| record.kind != LAST_SEEN));
     // Not with every message.
     hear_at(&mut bob, (EPOCH_MS - HOUR_MS) * NS + LAST_SEEN_STEP_NS);
     assert_eq!(seen_ns(&mut bob), Some((EPOCH_MS - HOUR_MS) * NS));
@@ -395,24 +437,60 @@ fn a_time_that_has_not_come_hides_nothing() {
 fn what_no_store_has_is_asked_for_less_and_less_often() {
     let mut bob = caught_up();
     bob.hear(naming(1, &[("never".to_owned(), b"hint")]));
-    let pauses = pauses(&asked_at(&mut bob, 60));
-    assert_eq!(pauses[..9], [FREQUENCY_MS; 9]);
+    let waited = pauses(&asked_at(&mut bob, 60));
+    assert_eq!(waited[..9], [FREQUENCY_MS; 9]);
     assert_eq!(
-        pauses[9..14],
+        waited[9..14],
         [5, 10, 20, 40, 60].map(|seconds| seconds * 1_000)
     );
-    assert!(pauses[14..40].iter().all(|pause_ms| *pause_ms == 60_000));
+    assert!(waited[14..40].iter().all(|pause_ms| *pause_ms == 60_000));
     let doubled = (1..=10).map(|doublings| 60_000 << doublings);
-    assert_eq!(pauses[40..50], doubled.collect::<Vec<_>>());
+    assert_eq!(waited[40..50], doubled.collect::<Vec<_>>());
     assert!(
-        pauses[50..]
+        waited[50..]
             .iter()
             .all(|pause_ms| *pause_ms == 60_000 << 10)
     );
     // Another store, or one that has learned more meanwhile.
+    bob.now_ms += FREQUENCY_MS;
+    let near_ms = bob.now_ms;
+    bob.channel.handle_connection(true, true, at(near_ms));
+    let asked = asked_at(&mut bob, 11);
+    assert_eq!(asked[0], near_ms);
+    assert_eq!(pauses(&asked)[..9], [FREQUENCY_MS; 9]);
+}
+
+#[test]
+fn what_has_no_hint_is_asked_for_less_often_sooner_and_by_no_more_than_one_query_in_a_while() {
+    let mut bob = caught_up();
+    bob.hear(naming(1, &[("never".to_owned(), b"")]));
+    let pauses = pauses(&asked_at(&mut bob, 8));
+    assert_eq!(
+        pauses,
+        [10, 10, 10, 20, 40, 60, 60].map(|seconds| seconds * 1_000)
+    );
     bob.channel.handle_connection(true, true, at(bob.now_ms));
-    let asked = asked_at(&mut bob, 1);
-    assert_eq!(asked, [bob.now_ms]);
+    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+    answer(&mut bob);
+    assert_eq!(poll(&mut bob), None);
+    let near_ms = bob.now_ms;
+    assert_eq!(asked_at(&mut bob, 1), [near_ms + 10_000]);
+}
+
+#[test]
+fn what_comes_before_its_query_is_made_needs_none() {
+    let mut bob = caught_up();
+    bob.hear(naming(
+        1,
+        &[("one".to_owned(), b"hint"), ("two".to_owned(), b"")],
+    ));
+    assert!(matches!(poll(&mut bob), Some(Question::Hashes(_))));
+    answer(&mut bob);
+    bob.hear(Message {
+        content: Some(segments(b"two").remove(0)),
+        ..message_of("two")
+    });
+    assert_eq!(poll(&mut bob), None);
 }
 
 #[test]
@@ -537,6 +615,15 @@ fn only_what_a_store_does_not_have_is_irretrievable() {
         answer(&mut bob);
         assert_eq!(lost(&mut bob), usize::from(!has_it));
     }
+    // Who asked for the past knows what is older.
+    let mut bob = caught_up();
+    bob.hear(Message {
+        content: Some(segments(b"after").remove(0)),
+        ..naming(1, &[("one".to_owned(), b"hint")])
+    });
+    assert!(matches!(poll(&mut bob), Some(Question::Hashes(_))));
+    answer(&mut bob);
+    assert_eq!(lost(&mut bob), 0);
     // Without a hint what a store answers is taken in later: only the next answer can tell.
     for has_it in [true, false] {
         let mut bob = newcomer();
