@@ -232,16 +232,21 @@ fn of_many_counts_those_are_tried_that_the_sender_told_most_often_then_those_of_
                 .map(|bytes| (bytes.clone(), parity_sender)),
         );
         arrivals.extend(wire[lost..k].iter().map(|bytes| (bytes.clone(), "alice")));
-        let mut reassembler = Reassembler::new(parameters, limits());
-        let found = arrivals.iter().find_map(|(bytes, sender)| {
-            let receipt = Receipt {
-                sender: Some(*sender),
-                ..Receipt::default()
-            };
-            reconstructed(&reassembler.receive(bytes, &receipt))
-        });
+        let found = first_found(parameters, &arrivals);
         assert!(found.as_ref() == Some(&payload), "{each}");
     }
+}
+
+/// The first payload that these make, each of which came from a sender.
+fn first_found(parameters: Parameters, arrivals: &[(Vec<u8>, &str)]) -> Option<Vec<u8>> {
+    let mut reassembler = Reassembler::new(parameters, limits());
+    arrivals.iter().find_map(|(bytes, sender)| {
+        let receipt = Receipt {
+            sender: Some(*sender),
+            ..Receipt::default()
+        };
+        reconstructed(&reassembler.receive(bytes, &receipt))
+    })
 }
 
 /// What lies in a set of other counts counts once, however often it came, and by whom it was repeated.
@@ -274,19 +279,8 @@ fn copies_in_a_set_of_other_counts_are_no_rivals() {
                 .iter()
                 .map(|bytes| (bytes.clone(), parity_sender)),
         );
-        let mut reassembler = Reassembler::new(parameters, limits());
-        let found = arrivals.iter().find_map(|(bytes, sender)| {
-            let receipt = Receipt {
-                sender: Some(*sender),
-                ..Receipt::default()
-            };
-            reconstructed(&reassembler.receive(bytes, &receipt))
-        });
-        assert!(
-            found.as_ref() == Some(&payload),
-            "{parity_sender}: {:?}",
-            reassembler.stats()
-        );
+        let found = first_found(parameters, &arrivals);
+        assert!(found.as_ref() == Some(&payload), "{parity_sender}");
     }
 }
 

@@ -181,12 +181,11 @@ impl Retrieval {
         self.failures_in_row = 0;
     }
 
-    /// The question that is being asked is asked again, with all that is due then.
+    /// What is being asked for is asked for again when it is due.
     fn take_back(&mut self) {
         if let Some(Asking::Passed { .. }) = self.asking.take() {
             self.catch_up.take_back(i64::MIN);
         }
-        self.rounds.take_back();
     }
 }
 

@@ -147,13 +147,6 @@ impl Rounds {
         }
     }
 
-    /// No store answered: what is due is found anew.
-    pub fn take_back(&mut self) {
-        self.hinted.clear();
-        self.hintless.clear();
-        self.seen_version = None;
-    }
-
     /// Finds what is due, and when something will be.
     fn look(&mut self, sds: &Machine, now_ms: i64) {
         self.seen_version = Some(sds.missing_version());
