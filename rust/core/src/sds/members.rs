@@ -51,6 +51,8 @@ impl Machine {
             let is_early = self.asking.is_early(&entry.message_id);
             match self.number_for(&entry.message_id).filter(|_| is_early) {
                 Some((send, number)) => {
+                    let message_id = Name::new(&entry.message_id);
+                    self.asking.on_number_instead(&message_id, at_ms);
                     asked.push(send);
                     if !requests.contains(&number) {
                         requests.push(number);

@@ -41,9 +41,13 @@ fn lacking_two_with(send_id: &str, parity: u32) -> (Bob, (i64, String), String) 
 #[test]
 fn a_number_asks_early_for_all_of_a_send_and_names_follow_where_nobody_answers() {
     let send_id = send_of(true);
-    let (mut bob, (at_ms, _), second) = lacking_two(&send_id);
+    let (mut bob, (at_ms, first), second) = lacking_two(&send_id);
     let number = lacking_id(&send_id, 2).to_string();
-    let requests = [(at_ms, number), (at_ms + PUT_OFF_MS, second)];
+    let mut names = [first, second];
+    names.sort();
+    let requests = [(at_ms, number)].into_iter();
+    let requests = requests.chain(names.map(|name| (at_ms + PUT_OFF_MS, name)));
+    let requests: Vec<_> = requests.collect();
     assert_eq!(bob.requests_until(at_ms + PUT_OFF_MS), requests);
 }
 

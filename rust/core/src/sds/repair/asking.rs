@@ -297,9 +297,21 @@ impl Asking {
             if by_stranger {
                 self.asked.entry(message_id.clone()).or_default().1 += 1;
             }
-            let at_ms = monotonic_ms + self.sender_first_ms + self.t_min_ms + self.overtaken_ms;
+            let at_ms = monotonic_ms + self.number_wait_ms();
             self.ask_at(entry, named_by, before_ms.max(at_ms));
         }
+    }
+
+    /// A number left in place of this name, which follows where that is in vain.
+    pub fn on_number_instead(&mut self, message_id: &Name, monotonic_ms: i64) {
+        if let Some((entry, named_by, _)) = self.settled(message_id) {
+            self.ask_at(entry, named_by, monotonic_ms + self.number_wait_ms());
+        }
+    }
+
+    /// How long what a number asks for has to come.
+    fn number_wait_ms(&self) -> i64 {
+        self.sender_first_ms + self.t_min_ms + self.overtaken_ms
     }
 
     /// What is asked for under an id, or will be, and when; it is no longer among what has yet to get its
