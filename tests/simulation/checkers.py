@@ -13,7 +13,7 @@ from shardwire.segmentation import inspect
 from tests.simulation.participants import Participant, Received, Sent
 from tests.simulation.run import Evidence, channel_config, named_receiver
 from tests.simulation.wire import WireMessage, wire_messages
-from tests.simulation.worlds import IDLE_MS, REPAIR_T_MAX_MS, SYNC_MIN_INTERVAL_MS
+from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
 
 # Sends planned for the first moments, before anybody's channel is there.
 UNSENT_MAX = 3
@@ -320,20 +320,13 @@ def check_rate(evidence: Evidence) -> list[str]:
 
 
 def check_idle(evidence: Evidence) -> list[str]:
-    """Once everything has settled, at most the configured syncs.
-
-    What a hostile participant invented is asked for still, less and less often. Of one who said something real too each
-    asks by a sync for that alone, at most once in T_max.
-    """
+    """Once everything has settled, at most the configured syncs."""
     idle = [wire for wire in wire_messages(evidence) if wire.at_ms >= evidence.ended_ms - IDLE_MS]
     violations = []
     kinds = Counter(wire.message.kind for wire in idle)
     if set(kinds) - {"sync"}:
         violations.append(f"while idle: {dict(kinds)}")
     allowed = IDLE_MS // SYNC_MIN_INTERVAL_MS + IDLE_SLACK
-    if "hostile participant" in evidence.world.faults:
-        for_requests = sum(not wire.message.bloom_filter for wire in idle if wire.message.repair_request)
-        allowed += min(for_requests, evidence.world.participants * IDLE_MS // REPAIR_T_MAX_MS)
     if len(idle) > allowed:
         violations.append(f"{len(idle)} messages in {IDLE_MS} ms of idleness, {allowed} are allowed")
     return violations

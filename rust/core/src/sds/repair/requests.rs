@@ -65,7 +65,7 @@ impl Share {
 
 /// Requests by id, each with a moment. Participants take turns, so that nobody's inventions put off
 /// what the others name for longer than their number says; those of whom something came that they
-/// had named have every second turn, whatever number of names a stranger takes. When full, the
+/// had named, and that was asked for, have every second turn, whatever number of names a stranger takes. When full, the
 /// largest share loses its latest.
 #[derive(Debug, Default)]
 pub struct RequestBuffer {
@@ -119,7 +119,7 @@ impl RequestBuffer {
         }
     }
 
-    /// Something came that this participant had named.
+    /// Something that was asked for came, and this participant had named it.
     pub fn on_proven(&mut self, named_by: Arc<str>) {
         self.proven.replace(named_by);
         if self.proven.len() > PROVEN_MAX {
