@@ -65,8 +65,8 @@ impl Share {
 
 /// Requests by id, each with a moment. Participants take turns, so that nobody's inventions put off
 /// what the others name for longer than their number says; those of whom something came that they
-/// had named, and that was asked for, have every second turn, whatever number of names a stranger takes. When full, the
-/// largest share loses its latest.
+/// had named, and that was asked for, have every second turn, whatever number of names a stranger
+/// takes. When full, the largest share loses its latest.
 #[derive(Debug, Default)]
 pub struct RequestBuffer {
     by_id: HashMap<Name, Request>,
