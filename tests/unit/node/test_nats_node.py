@@ -33,7 +33,7 @@ from shardwire.node import (
     StoreQuery,
 )
 from shardwire.node.nats import session as nats_session
-from shardwire.node.nats.transport import HEADER_BYTES
+from shardwire.node.nats.transport import HEADER_BYTES, NatsTransport
 
 SECRET = "open-sesame"
 
@@ -162,6 +162,8 @@ async def test_a_connection_that_breaks_with_something_to_write_is_noticed_at_on
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
+    # What is not read is given up soon, and what follows waits in the client.
+    monkeypatch.setattr(NatsTransport, "publish_timeout_ms", 300)
     node = await started(f"nats://{host}:{port}", stream=None)
     events = node.events()
     session = node._nats._session
