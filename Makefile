@@ -5,7 +5,7 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo waku pinned crates test mutants interop spark-versions miri test-aarch64 sim fuzz docs lint format bench wheel wheel-check release-wheels cluster-check clean build
+.PHONY: demo waku pinned crates test mutants interop python-versions spark-versions miri test-aarch64 sim fuzz docs lint format bench wheel wheel-check release-wheels cluster-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -14,6 +14,7 @@ help:
 	@echo "make waku              run three go-waku nodes on this machine, to try channels on (minutes the first time)"
 	@echo "make test [SEARCH=1] [JOBS=3]  run every test; with SEARCH=1 on new random examples"
 	@echo "make mutants [ONLY=text]  break the library on purpose, and see that its tests notice"
+	@echo "make python-versions   run the unit tests on the other versions of Python that are found"
 	@echo "make spark-versions    run the chosen part of the Spark tests on PySpark 3.5, 4.0 and 4.1"
 	@echo "make interop           run channels through real servers, and beside other implementations (part of make test)"
 	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
@@ -62,6 +63,9 @@ test: build
 # A sample of these is part of `make test`.
 mutants: build
 	$(BIN)/python -m tests.mutants --only "$(ONLY)"
+
+python-versions: build
+	scripts/python_versions.sh
 
 # Older versions of PySpark, each in an environment of its own below .venv.
 spark-versions: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC

@@ -91,7 +91,7 @@ def test_both_files_state_one_version_at_any_time() -> None:
 
 def test_nothing_is_published_before_every_wheel_was_used() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
-    assert set(jobs["publish"]["needs"]) == {"tests", "linux", "macos", "use"}
+    assert set(jobs["publish"]["needs"]) == {"tests", "pythons", "linux", "macos", "use"}
     used = {
         (entry["runner"].endswith("-arm"), "alpine" in entry["image"])
         for entry in jobs["use"]["strategy"]["matrix"]["include"]
