@@ -21,6 +21,9 @@ _COUNTS_BYTES = 8
 # In the name of what is sealed.
 _KIND = "journal"
 
+# More than any channel lives to make: a larger number is damage, and a few behind it there would be none to store.
+_COMMITS_MAX = 1 << 62
+
 EMPTY = "DELETE FROM journal WHERE channel = ?"
 _READ = "SELECT commits, checksum, changes FROM journal WHERE channel = ? ORDER BY entry"
 
@@ -106,7 +109,7 @@ def latest_rows(
         sqlite3.Error: That number, or what an earlier release left, is damaged.
         OSError: The file cannot be read.
     """
-    if not isinstance(commits, int) or commits < 0:
+    if not (isinstance(commits, int) and 0 <= commits <= _COMMITS_MAX):
         raise corruption("a channel has no number of commits")
     rows = table_rows(connection, number)
     after = max(commits, rows[-1][0]) if rows else commits

@@ -202,6 +202,7 @@ def test_whatever_bytes_are_damaged_the_state_is_exact_or_refused(tmp_path: Path
         ("UPDATE channel SET journal = 5", "a channel has no number"),
         ("UPDATE channel SET commits = 'x'", "a channel has no number of commits"),
         ("UPDATE channel SET commits = -1", "a channel has no number of commits"),
+        ("UPDATE channel SET commits = 9223372036854775807", "a channel has no number of commits"),
         ("UPDATE record SET key = 'x' WHERE key = x'01'", "a record does not match its checksum"),
         ("INSERT INTO journal VALUES (1, 1, 'x', 0, x'00')", "a row of the journal does not match its checksum"),
         ("INSERT INTO journal VALUES (1, 1, -1, 0, x'00')", "a row of the journal does not match its checksum"),
