@@ -663,9 +663,12 @@ def test_days_are_replaced_one_by_one_and_dead_letters_are_told(
     [letter] = spark.read.parquet(letters).collect()
     assert (letter["day"], letter["payload"], letter["reason"]) == ("tue", b"noise", "no segment: not protobuf of one")
     assert letter["file"].endswith("in-tue.parquet")
-    # Monday again, with what had been missing: Tuesday stays.
+    # Monday again, with what had been missing: Tuesday stays, and is told of no more.
     again = day("mon", *segment(payload_of(1, 20_000), CONFIG), *segment(payload_of(2, 20_000), CONFIG))
-    assert in_process("reconstruct_messages.py", again, output, *options) == 1
+    for path, complete in ((again, 2), (day("wed"), 0)):
+        assert in_process("reconstruct_messages.py", path, output, *options) == 0
+        table = summary(capsys.readouterr().out)
+        assert (table["messages complete"], table["bytes of payloads"]) == (complete, complete * 20_000)
     found = spark.read.parquet(output).where("entire_message_hash is not null").collect()
     assert sorted((row["day"], row["status"], row["payload"]) for row in found) == sorted(
         [

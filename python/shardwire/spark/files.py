@@ -256,15 +256,22 @@ class SinkFiles(Files):
         """Puts what was made in the sink's place."""
         self._put(self.path(below), self._sink)
 
-    def publish_below(self, below: str, depth: int) -> None:
-        """Puts the directories at this depth in the place of those of their names in the sink; the others stay."""
+    def publish_below(self, below: str, depth: int) -> list[str]:
+        """Puts the directories at this depth in the place of those of their names in the sink; the others stay.
+
+        Returns:
+            What was put in its place.
+        """
         if not self._system.exists(self._sink):
             self.publish(below)
-            return
+            return [self._name]
         root = str(self.located(self.path(below))[1].toString())
+        published = []
         for made in self._directories(self.path(below), depth):
             below = made.removeprefix(f"{root}/")
             self._put(made, self._hadoop.Path(self._sink, below), below)
+            published.append(f"{self._name}/{below}")
+        return published
 
     def _put(self, made: str, target: Any, name: str = _WHOLE) -> None:
         """Renames a directory to its place. What it replaces is removed only then, and comes back where that fails."""

@@ -85,6 +85,7 @@ class JobOutput:
     def write(self, rows: DataFrame, files: SinkFiles | None, description: str) -> DataFrame:
         """Writes the rows; returns what was written, read from where it is."""
         spark = rows.sparkSession
+        paths = [self.path]
         spark.sparkContext.setJobDescription(f"shardwire: {description}")
         try:
             writer = rows.write.partitionBy(*self.partition_by)
@@ -97,10 +98,13 @@ class JobOutput:
                 with files.staged():
                     files.write(writer, "result", self.format)
                     if self.overwrite and self.partition_by:
-                        files.publish_below("result", len(self.partition_by))
+                        paths = files.publish_below("result", len(self.partition_by))
                     else:
                         files.publish("result")
         finally:
             spark.sparkContext.setJobDescription("shardwire: count what was written")
-        reader = spark.read if files is None else spark.read.schema(rows.schema)
-        return reader.format(self.format).load(self.path).select(*columns_of_names(rows.columns))
+        if not paths:
+            return rows.limit(0)
+        # Below that path the names of directories are values of columns.
+        reader = spark.read if files is None else spark.read.schema(rows.schema).option("basePath", self.path)
+        return reader.format(self.format).load(paths).select(*columns_of_names(rows.columns))
