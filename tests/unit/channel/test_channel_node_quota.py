@@ -16,9 +16,11 @@ from channel_world import World, run_world
 from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.channel.limits import count_store
+from shardwire.channel.limits.count_store import CountStore
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
 from shardwire.channel.sending.requests import DISPATCHES_MAX
-from shardwire.channel.storing.records import NODE_RATE, NodeRateRecord
+from shardwire.channel.storing.records import NODE_RATE, NodeRateRecord, RateRecord
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig, SyncConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, PersistenceError
@@ -487,6 +489,31 @@ def test_a_place_that_lost_the_count_to_another_does_not_pass_for_the_one_that_h
         assert shared.left()[this_epoch()] <= QUOTA
 
     run_world(scenario)
+
+
+def test_so_many_places_that_were_left_are_remembered_and_others_pass_for_an_earlier_lifes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(count_store, "LEFT_MAX", 2)
+    found: list[NodeRateRecord] = []
+
+    async def live() -> list[int]:
+        places = [MemoryPersistence() for _ in range(3)]
+        store = CountStore("node")
+
+        def count() -> RateRecord:
+            return RateRecord(1, EPOCH_MS, 5)
+
+        for place in places:
+            await store.join(place, found.append, count)
+            await store.leave(place, count)
+        told = []
+        for place in reversed(places):
+            await store.join(place, found.append, count)
+            told.append(len(found))
+        return told
+
+    assert asyncio.run(live()) == [0, 0, 1]
 
 
 @pytest.mark.parametrize("others", [True, False])
