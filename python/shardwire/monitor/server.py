@@ -292,10 +292,10 @@ async def _listen(host: str, port: int) -> socket.socket:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError:
         # What no name of a host can be, as one with an empty part.
-        raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port} cannot be listened on: it is no host") from None
+        raise _refusal(errno.EADDRNOTAVAIL, host, port, "it is no host") from None
     except socket.gaierror as error:
         # What the resolver says names nothing.
-        raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port} cannot be listened on: {error.strerror}") from None
+        raise _refusal(errno.EADDRNOTAVAIL, host, port, error.strerror) from None
     family, kind, protocol, _, address = found[0]
     listening = socket.socket(family, kind, protocol)
     try:
@@ -304,6 +304,12 @@ async def _listen(host: str, port: int) -> socket.socket:
         listening.listen(CONNECTIONS_MAX)
     except OSError as error:
         listening.close()
-        raise OSError(error.errno, f"{host}:{port} cannot be listened on: {error.strerror}") from None
+        raise _refusal(error.errno, host, port, error.strerror) from None
     listening.setblocking(False)
     return listening
+
+
+def _refusal(number: int | None, host: str, port: int, reason: str | None) -> OSError:
+    is_host = number == errno.EADDRNOTAVAIL
+    remedy = "name an address of this machine" if is_host else "name another port, or 0 for a free one"
+    return OSError(number, f"{host}:{port} cannot be listened on: {reason}: {remedy}")

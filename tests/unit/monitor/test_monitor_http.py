@@ -174,13 +174,15 @@ async def test_a_browser_that_reads_nothing_holds_up_nobody() -> None:
 async def test_a_port_that_is_taken_or_none_is_told() -> None:
     async with a_channel() as channel, Monitor(channel) as monitor:
         port = int(monitor.url.rstrip("/").rpartition(":")[2])
-        with pytest.raises(OSError, match=rf"127.0.0.1:{port} cannot be listened on: Address already in use"):
+        with pytest.raises(
+            OSError, match=rf"127.0.0.1:{port} cannot be listened on: Address already in use: name another port"
+        ):
             async with Monitor(channel, port=port):
                 pass
         with pytest.raises(OSError, match=r"no host:0 cannot be listened on: "):
             async with Monitor(channel, "no host"):
                 pass
-        with pytest.raises(OSError, match=r"a\.\.b:0 cannot be listened on: it is no host"):
+        with pytest.raises(OSError, match=r"a\.\.b:0 cannot be listened on: it is no host: name an address"):
             async with Monitor(channel, "a..b"):
                 pass
         for wrong in (-1, 65_536, "80", True):
