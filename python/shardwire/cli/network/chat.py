@@ -14,7 +14,7 @@ from shardwire.cli.network.interruption import Interruption
 from shardwire.cli.network.output import time_of_day
 from shardwire.cli.network.participation import CLOSING_MS, Member, Participation, taking_part
 from shardwire.cli.network.send import names_of
-from shardwire.errors import PayloadTooLargeError, QueueFullError
+from shardwire.errors import PayloadTooLargeError
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSendErrorEvent
 from shardwire.quoting import printable
 
@@ -81,7 +81,7 @@ class _Chat:
                 continue
             try:
                 request_id = await self._channel.send(line)
-            except (PayloadTooLargeError, QueueFullError) as error:
+            except PayloadTooLargeError as error:
                 self._failed = True
                 self._output.event("refused", error=str(error))
                 self._output.remark(f"shardwire: not sent: {error}")
