@@ -393,6 +393,10 @@ ModuleNotFoundError: No module named 'shardwire'
     assert reason_of(Exception(f"{source} SQLSTATE: 38000")) == "ConfigError: no option"
     twice = "[STREAM_FAILED] with exception: Multiple streaming queries are concurrently using file:/c/sources/0."
     assert reason_of(Exception(twice)).startswith(f"{twice}; another run has this checkpoint: end it first")
+    full = "[TASK_WRITE_FAILED] while writing rows\n\tat org.A\nCaused by: java.io.IOException: No space left on device"
+    assert reason_of(Exception(full)).startswith("[TASK_WRITE_FAILED] while writing rows; the disk is full: make room")
+    refused = "java.io.IOException: Mkdirs failed to create file:/out"
+    assert reason_of(Exception(refused)) == f"{refused}; give a place where this user may write"
     assert reason_of(KeyError()) == "KeyError"
 
 

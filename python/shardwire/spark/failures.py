@@ -14,6 +14,8 @@ from shardwire.errors import ShardwireError
 
 # Where Spark's own words do not say what to do about it here.
 _REMEDIES = {
+    "No space left on device": "the disk is full: make room where it writes, or where spark.local.dir is",
+    "Mkdirs failed to create": "give a place where this user may write",
     "No module named 'shardwire": "the executors' Python needs shardwire, see docs/guide/spark_clusters.md",
     "[PATH_ALREADY_EXISTS]": "give another output, or --overwrite",
     "[UNABLE_TO_INFER_SCHEMA]": "the input has no Parquet files",
