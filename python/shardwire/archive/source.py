@@ -237,7 +237,7 @@ def _as_in(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
 
 
 def _unreadable(path: str, error: Exception) -> ShardwireError:
-    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     among = (
         "" if path.endswith(".parquet") else "; where it lies among Parquet files, name those: 'DIRECTORY/*.parquet'"
     )
