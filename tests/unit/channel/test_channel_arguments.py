@@ -255,25 +255,31 @@ def test_one_state_belongs_to_one_channel(kind: str, tmp_path: Path) -> None:
         asyncio.run(main())
 
 
-def test_a_creation_that_is_cancelled_gives_the_state_free_that_its_thread_still_loads() -> None:
+@pytest.mark.parametrize("slow", ["load", "commit"])
+def test_a_creation_that_is_cancelled_gives_the_state_free_that_its_thread_still_uses(slow: str) -> None:
     class Slow:
-        """Loads when it is told to."""
+        """Does one thing when it is told to."""
 
         def __init__(self) -> None:
-            self.loading = threading.Event()
-            self.may_load = threading.Event()
+            self.is_asked = threading.Event()
+            self.may_go_on = threading.Event()
             self.calls: list[str] = []
 
+        def _call(self, name: str) -> None:
+            if name == slow:
+                self.is_asked.set()
+                self.may_go_on.wait(60)
+            self.calls.append(name)
+
         def load(self, channel_id: str) -> ChannelState | None:
-            self.loading.set()
-            self.may_load.wait(60)
-            self.calls.append("loaded")
+            self._call("load")
             return None
 
-        def commit(self, channel_id: str, changes: Changes) -> None: ...
+        def commit(self, channel_id: str, changes: Changes) -> None:
+            self._call("commit")
 
         def release(self, channel_id: str) -> None:
-            self.calls.append("released")
+            self._call("release")
 
         def close(self) -> None: ...
 
@@ -283,13 +289,13 @@ def test_a_creation_that_is_cancelled_gives_the_state_free_that_its_thread_still
         node = MemoryNetwork().create_node("alice")
         await node.start()
         creating = asyncio.create_task(create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config))
-        await asyncio.to_thread(persistence.loading.wait, 60)
+        await asyncio.to_thread(persistence.is_asked.wait, 60)
         creating.cancel()
         await asyncio.sleep(0)
-        persistence.may_load.set()
+        persistence.may_go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await creating
-        assert persistence.calls == ["loaded", "released"]
+        assert persistence.calls[-2:] == [slow, "release"]
         await close_channel(await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config))
 
     asyncio.run(main())
