@@ -161,6 +161,18 @@ def test_what_cannot_be_used(
     assert expected in error
 
 
+def test_a_key_without_its_library_leaves_no_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    (tmp_path / "key").write_text("0" * 64)
+    state = tmp_path / "state"
+    code, error = say(capsys, "listen", *NODE, *WHO, "--state", str(state), "--state-key-file", str(tmp_path / "key"))
+    assert code == 1
+    assert "pip install 'shardwire[crypto]'" in error
+    assert not state.exists()
+
+
 def test_credentials_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "login").write_text("zulu tango\n")
     code, error = say(capsys, "listen", *NODE, *WHO, "--credentials-file", str(tmp_path / "login"))

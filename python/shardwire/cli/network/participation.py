@@ -147,11 +147,12 @@ def open_state(state: Path | None, channel: str, key: bytes | None) -> Persisten
     """
     if state is None:
         return MemoryPersistence()
+    # Refuses a key before anything is made.
+    persistence = SqlitePersistence(state / DATABASE, key=key)
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise PersistenceError(f"--state {str(state)!r} is no directory: name one") from None
-    persistence = SqlitePersistence(state / DATABASE, key=key)
     try:
         persistence.acquire(channel)
     except PersistenceError as error:
