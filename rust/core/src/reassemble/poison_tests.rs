@@ -375,6 +375,55 @@ fn bad_segments_and_their_senders_are_named() {
     }
 }
 
+/// Of whatever length rivals are, and whichever comes last, their slots count as lost where enough others stand;
+/// where too few do, those whose rivals are of another length than all others count.
+#[test]
+fn a_slot_with_rivals_of_any_length_counts_as_lost() {
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.1);
+    let mut random = Random(43);
+    let payload: Vec<u8> = (0..9 * 64).map(|_| random.next() as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    assert_eq!(wire.len(), 10);
+    let mut rival = |ordinal: usize, padding: &[u8]| {
+        let bytes = forged(&wire[ordinal], WireFormat::Raw, &mut random);
+        followed_by(&bytes, WireFormat::Raw, padding)
+    };
+    let (forged, longer) = (rival(0, &[]), rival(0, &[1]));
+    for place in 0..=wire.len() {
+        let mut arrivals = [std::slice::from_ref(&forged), &wire[1..]].concat();
+        arrivals.insert(place, longer.clone());
+        let arrivals: Vec<_> = arrivals.into_iter().map(|bytes| (bytes, "bob")).collect();
+        let found = first_found(parameters, &arrivals);
+        assert!(found.as_ref() == Some(&payload), "{place}");
+    }
+    let rivals = [rival(0, &[1]), rival(0, &[]), rival(1, &[1])];
+    let arrivals = [&rivals[..], &wire[1..], &[rival(0, &[])]].concat();
+    let arrivals: Vec<_> = arrivals.into_iter().map(|bytes| (bytes, "bob")).collect();
+    assert_eq!(first_found(parameters, &arrivals), Some(payload));
+}
+
+/// A further rival of another length than all others changes nothing, and costs nothing.
+#[test]
+fn what_was_tried_before_is_not_tried_again_for_a_rival_that_fits_nowhere() {
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.1);
+    let mut random = Random(47);
+    let payload: Vec<u8> = (0..9 * 64).map(|_| random.next() as u8).collect();
+    let mut wire = segment(&payload, &parameters).unwrap().to_vecs();
+    for bytes in &mut wire[..2] {
+        *bytes = forged(bytes, WireFormat::Raw, &mut random);
+    }
+    let longer = [&[1][..], &[1, 1]];
+    wire.extend(longer.map(|padding| followed_by(&wire[0], WireFormat::Raw, padding)));
+    let mut reassembler = Reassembler::new(parameters, limits());
+    let looks = wire.iter().map(|bytes| {
+        reassembler.receive(bytes, &Receipt::default());
+        reassembler.sets.values().next().unwrap().work().looks
+    });
+    let looks: Vec<u64> = looks.skip(9).collect();
+    assert!(looks[0] > 0);
+    assert_eq!(looks[1], looks[2]);
+}
+
 /// Parity of something else behind the end, where lip243 hashes nothing, makes the payload all the same.
 #[test]
 fn parity_of_what_stands_behind_the_end_is_bad() {
