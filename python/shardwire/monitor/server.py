@@ -206,6 +206,13 @@ class _Connection(H11Protocol):
         # Takes up the next request where that is here.
         super().on_response_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        # Another answer beside the one to a request would raise.
+        if self.cycle:
+            self.transport.abort()
+        else:
+            super().send_400_response(msg)
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._unasked is not None:
             self._unasked.cancel()

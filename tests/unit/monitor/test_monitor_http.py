@@ -107,6 +107,25 @@ async def test_a_request_that_names_no_host_is_refused() -> None:
 
 
 @real_time
+@pytest.mark.parametrize(("path", "is_late"), [("/", False), ("/", True), ("/events", True)])
+async def test_a_body_that_is_none_ends_the_connection_and_raises_nothing(
+    path: str, is_late: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served() as (client, monitor, _):
+        address = httpx.URL(monitor.url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        if is_late:
+            await asyncio.wait_for(reader.readline(), 10)
+        writer.write(b"no length\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        assert (await client.get("/")).status_code == 200
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+@real_time
 async def test_other_sites_may_link_to_the_page_and_read_nothing() -> None:
     async with served() as (client, _, _):
         for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
