@@ -37,7 +37,7 @@ from shardwire.spark.job import (
     unwrap_steps_of,
 )
 from shardwire.spark.output import FILE_FORMATS, JobOutput, format_of, refuse_unreadable
-from shardwire.spark.stream_job import follow, refuse_parted, secret_of, stop_on_signal
+from shardwire.spark.stream_job import follow, refuse_file, refuse_parted, secret_of, stop_on_signal
 from shardwire.spark.unfinished import unfinished_messages
 from shardwire.spark.versions import require_data_sources
 
@@ -113,6 +113,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         if flush is not None:
             Files(spark).refuse_foreign("--flush", flush.path)
         if is_directory(options.input):
+            refuse_file(Files(spark), options.input)
             Files(spark).refuse_table(options.input)
             for place in (*places, *([] if options.flush is None else [options.flush])):
                 Files(spark).refuse_overlap(options.input, place)

@@ -349,6 +349,19 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+def test_a_stream_of_one_file_is_refused_before_it_has_a_checkpoint(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = [str(tmp_path / name) for name in ("in/0.parquet", "out")]
+    arguments += ["--checkpoint", str(tmp_path / "kept"), "--once"]
+    assert in_process("reconstruct_stream.py", *arguments, *OPTIONS) == 2
+    assert "0.parquet' is a file: give a directory, or a pattern of files" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    arguments[0] = str(tmp_path / "in" / "*.parquet")
+    assert in_process("reconstruct_stream.py", *arguments, *OPTIONS) == 0
+
+
 def test_the_output_of_a_stream_does_not_lie_in_its_checkpoint(
     spark: SparkSession, tmp_path: Path, capsys: Any
 ) -> None:

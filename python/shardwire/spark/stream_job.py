@@ -60,6 +60,17 @@ def secret_of(value: str, name: str) -> str:
     return value
 
 
+def refuse_file(files: Files, source: str) -> None:
+    """Refuses an input that is one file: Spark makes no stream of it, and begins a checkpoint that no other can use.
+
+    Raises:
+        ConfigError: It is.
+    """
+    system, full = files.located(source)
+    if system.isFile(full):
+        raise ConfigError(f"the input {source!r} is a file: give a directory, or a pattern of files")
+
+
 def refuse_parted(files: Files, output: str, checkpoint: str) -> None:
     """Refuses an output of files and a checkpoint that are not those of one query.
 
