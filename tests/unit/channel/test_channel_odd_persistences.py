@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,18 @@ def test_a_commit_that_raises_at_first_is_an_error_of_the_persistence(kind: type
         assert isinstance(caught.value.__cause__, KeyError)
 
     asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize("call", ["load", "release"])
+def test_who_ends_the_process_in_a_call_ends_it(call: str) -> None:
+    persistence = MemoryPersistence()
+    setattr(persistence, call, lambda channel_id: sys.exit(3))
+
+    async def main() -> None:
+        await close_channel(await create(persistence))
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
