@@ -63,16 +63,18 @@ def test_lines_that_nobody_gets(tmp_path: Path) -> None:
         ]
 
 
-def test_a_line_that_no_message_holds_is_refused(tmp_path: Path) -> None:
+def test_a_line_that_no_message_holds_is_told_of_once_and_the_next_is_sent(tmp_path: Path) -> None:
     with NatsServer(tmp_path / "nats", settings="max_payload: 2048") as server:
         for options in ((), ("--json",)):
-            with Terminal(tmp_path, "chat", *member(server.url, "alice"), *options) as alice:
-                alice.type("x" * LINE_BYTES_MAX + "\n")
+            with Terminal(tmp_path, "chat", *member(server.url, "alice"), *options, "--timeout", "1") as alice:
+                alice.type("x" * LINE_BYTES_MAX + "\nhello\n")
                 alice.end_input()
                 assert alice.wait() == 1, str(alice)
-                told = [line for line in alice.err if line.startswith("shardwire: not sent: ")]
+                told = [line for line in alice.err if "one of this channel holds" in line]
                 told += [event["error"] for event in alice.events("refused")]
                 assert len(told) == 1, str(alice)
+                went = [line for line in alice.err if "1 line was not delivered" in line] + alice.events("accepted")
+                assert len(went) == 1, str(alice)
 
 
 def test_the_tutorial_in_two_terminals(tmp_path: Path) -> None:

@@ -82,9 +82,9 @@ class _Chat:
             try:
                 request_id = await self._channel.send(line)
             except PayloadTooLargeError as error:
+                # An event, which may come after the end, tells people.
                 self._failed = True
                 self._output.event("refused", error=str(error))
-                self._output.remark(f"shardwire: not sent: {error}")
                 continue
             text = line.decode(errors="replace")
             self._lines[request_id] = text
