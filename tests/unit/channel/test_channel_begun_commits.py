@@ -15,6 +15,7 @@ from state_files import FailingFile
 
 from shardwire._native import ChangedRecords, Wake
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.channel.storing.writer import Writer
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import PersistenceError
 from shardwire.node import MemoryNetwork, run_virtual
@@ -218,3 +219,13 @@ def test_a_closed_channel_that_is_not_collected_yet_leaves_no_descriptor_open(tm
         assert channel.is_closed()
 
     asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_writer_whose_event_loop_is_closed_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    writer = Writer(SqlitePersistence(tmp_path / "state.db"), CHANNEL)
+    asyncio.run(writer.load())
+    released = writer.release_without_loop()
+    assert released is not None
+    released.result(30)
+    assert len(os.listdir("/proc/self/fd")) <= before

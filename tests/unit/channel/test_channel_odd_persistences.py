@@ -11,6 +11,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC, Disk, Mount
 
 from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel.storing.writer import Writer
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.node import MemoryNetwork
@@ -187,3 +188,16 @@ def test_whoever_puts_a_commit_of_their_own_in_place_sees_all_of_them() -> None:
 
     asyncio.run(asyncio.wait_for(main(), 30))
     assert {"channel.identity", "channel.send", "sds.log"} <= set(seen)
+
+
+@pytest.mark.parametrize("kind", [MemoryPersistence, Disked])
+def test_a_state_that_was_given_free_without_its_loop_is_given_free_once(kind: type) -> None:
+    persistence: Any = kind()
+    released: list[str] = []
+    persistence.release = released.append
+    writer = Writer(persistence, CHANNEL)
+    asyncio.run(writer.load())
+    if (done := writer.release_without_loop()) is not None:
+        done.result(30)
+    asyncio.run(writer.close())
+    assert released == [CHANNEL]
