@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 import re
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
 from shardwire.channel.node_members import NodeMembers
@@ -172,11 +174,14 @@ def _bind_encryption(encryption: Encryption | None, channel_id: str) -> Encrypti
     if isinstance(encryption, type):
         raise ConfigError(f"encryption is the class {encryption.__name__}: it must be an instance of it")
     bind = getattr(encryption, "bind", None)
-    bound: Encryption = bind(channel_id) if bind is not None else encryption
+    bound: Any = bind(channel_id) if bind is not None else encryption
+    given = "encryption is" if bind is None else "bind of the encryption gave"
+    if inspect.iscoroutine(bound):
+        bound.close()
     for name in ("encrypt", "decrypt"):
         if not callable(getattr(bound, name, None)):
-            raise ConfigError(f"encryption is a {type(bound).__name__} without {name}(): it must have both operations")
-    return bound
+            raise ConfigError(f"{given} a {type(bound).__name__} without {name}(): it must have both operations")
+    return cast(Encryption, bound)
 
 
 def _warn_of_idle_limits(config: ChannelConfig, node_config: NodeConfig) -> None:

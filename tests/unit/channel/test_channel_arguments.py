@@ -36,9 +36,22 @@ def make_cipher(result: object) -> object:
     return Cipher()
 
 
+class BindsNothing(ChaCha20Poly1305Encryption):
+    def bind(self, channel_id: str) -> Any:
+        return None
+
+
+class BindsLater(ChaCha20Poly1305Encryption):
+    async def bind(self, channel_id: str) -> Any:
+        return self
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
+        ("encryption", object(), r"encryption is a object without encrypt\(\): it must have both operations"),
+        ("encryption", BindsNothing(bytes(32)), r"bind of the encryption gave a NoneType without encrypt\(\)"),
+        ("encryption", BindsLater(bytes(32)), r"bind of the encryption gave a coroutine without encrypt\(\)"),
         ("encryption", ChaCha20Poly1305Encryption, "encryption is the class ChaCha20Poly1305Encryption"),
         ("encryption", make_cipher(None), "encrypt of the encryption gave a NoneType: it must give bytes"),
         ("encryption", make_cipher("text"), "encrypt of the encryption gave a str: it must give bytes"),
