@@ -85,7 +85,7 @@ def as_sender(given: object) -> str | None:
 
 
 def told_of_cipher(error: BaseException, but: str) -> str:
-    """An error of a cipher, for the log: what it says may quote a message, so its type is told and where it was raised.
+    """An error of a cipher, to be told: what it says may quote a message, so its type is, and where it was raised.
 
     Args:
         error: The error; one of `as_bytes` or `as_sender` is told as it is.

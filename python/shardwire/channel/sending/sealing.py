@@ -101,8 +101,7 @@ class Sealer:
             if is_ours(error):
                 raise
             # Nothing leaves in the clear. The error may quote what it could not encrypt: its text is not told.
-            self._tell(transmit, f"encryption failed: {told_of_cipher(error, __file__)}")
-            self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", permanent=True))
+            self._fail(transmit, f"encryption failed: {told_of_cipher(error, __file__)}")
             return
         self._pass_on(transmit, payload)
 
@@ -113,14 +112,13 @@ class Sealer:
             return
         # A cipher may add more than it says, or than it added when it was measured, and the node may carry less than
         # when this was encoded.
-        text = too_large_text(len(payload), payload_bytes_max)
-        self._tell(transmit, text)
-        self._report(DispatchFailed(transmit, text, permanent=True))
+        self._fail(transmit, too_large_text(len(payload), payload_bytes_max))
 
-    def _tell(self, transmit: Transmit, text: str) -> None:
+    def _fail(self, transmit: Transmit, text: str) -> None:
         # A repair is somebody else's message, for somebody else who asked for it.
         tell = self._peer_log.tell if transmit.kind is TransmitKind.REPAIR else logger.error
         tell("message %s cannot leave: %s", quoted(transmit.message_id), text)
+        self._report(DispatchFailed(transmit, text, permanent=True))
 
     async def _encrypt(self, content: bytes) -> bytes:
         assert self._encryption is not None
