@@ -258,8 +258,13 @@ def test_no_wire_message_exceeds_the_maximum_of_a_small_node() -> None:
     assert max(record.size_bytes for record in world.network.trace) <= 2_500
 
 
-@pytest.mark.parametrize(("maximum", "size", "count"), [(1_800, 20_000, 3), (10_000, 100, 300)])
-def test_what_arrived_is_delivered_where_no_filter_fits_a_message(maximum: int, size: int, count: int) -> None:
+@pytest.mark.parametrize(
+    ("maximum", "size", "count", "loss"),
+    [(1_800, 20_000, 3, 0.0), (1_800, 20_000, 8, 0.1), (10_000, 100, 300, 0.0)],
+)
+def test_what_arrived_is_delivered_where_no_filter_fits_a_message(
+    maximum: int, size: int, count: int, loss: float
+) -> None:
     async def scenario(world: World) -> None:
         node_config = NodeConfig(max_message_size_bytes=maximum)
         for name in ("alice", "bob"):
@@ -269,7 +274,7 @@ def test_what_arrived_is_delivered_where_no_filter_fits_a_message(maximum: int, 
         for request_id in sent:
             assert await world.channels["alice"].delivered(request_id, timeout_ms=600_000) == {"bob"}
 
-    world = run_world(scenario)
+    world = run_world(scenario, NetworkConditions(loss=loss), seed=2)
     assert len(world.messages("bob")) == count
     assert world.of("alice", MessageSendErrorEvent) == []
 

@@ -44,7 +44,7 @@ impl History {
     ) -> Self {
         let owed = std::iter::empty();
         let gathered = sources.iter().copied();
-        let mut history = self.compose(log, causal_size, gathered, owed, budget, false);
+        let mut history = self.compose(log, causal_size, gathered, owed, budget, None);
         history.sources = sources;
         history
     }
@@ -53,7 +53,8 @@ impl History {
     ///
     /// The newest `causal_size` delivered sends come first in claim and last in place. `sources`
     /// follow as ids alone until one has no room, then those of `owed` that have, with hints. Where it `acknowledges`,
-    /// `sources` have up to half of what the newest one leaves: what nothing acknowledges is sent again, and fails at last.
+    /// `sources` have up to one such part of what the newest one leaves: what nothing acknowledges is sent again, and
+    /// fails at last.
     pub fn compose(
         mut self,
         log: &mut Log,
@@ -61,7 +62,7 @@ impl History {
         sources: impl Iterator<Item = EntryRef> + Clone,
         owed: impl Iterator<Item = EntryRef>,
         budget: usize,
-        acknowledges: bool,
+        acknowledges: Option<usize>,
     ) -> Self {
         let history = &mut self;
         history.left = budget;
@@ -71,8 +72,8 @@ impl History {
         causal.extend(log.newest(causal_size));
         let mut fitting = 0;
         for &entry in &causal {
-            if acknowledges && fitting == 1 {
-                kept = room_for(log, sources.clone(), history.left / 2);
+            if let Some(part) = acknowledges.filter(|_| fitting == 1) {
+                kept = room_for(log, sources.clone(), history.left / part);
                 history.left -= kept;
             }
             if !history.claim(log, entry, true, number) {

@@ -288,8 +288,14 @@ impl Machine {
     }
 
     /// The history of a sync: what was received since we last spoke, what may not have been heard, and what others
-    /// lack, with hints, so that they can fetch it.
-    fn history_of_sync(&mut self, sources: &[EntryRef], budget: usize) -> History {
+    /// lack, with hints, so that they can fetch it. Half of it is for causal history `by_schedule`: other syncs are
+    /// there to acknowledge.
+    fn history_of_sync(
+        &mut self,
+        sources: &[EntryRef],
+        budget: usize,
+        by_schedule: bool,
+    ) -> History {
         let owed: Vec<EntryRef> = self.anti_entropy.owed().collect();
         let size = self.config.causal_history_size;
         History::default().compose(
@@ -298,7 +304,7 @@ impl Machine {
             sources.iter().copied(),
             owed.into_iter(),
             budget,
-            true,
+            Some(if by_schedule { 2 } else { 1 }),
         )
     }
 
@@ -477,7 +483,7 @@ impl Machine {
         let history = match only_stated {
             // Who is to hear it knows the send.
             true => History::default(),
-            false => self.history_of_sync(&sources, budget.saturating_sub(taken)),
+            false => self.history_of_sync(&sources, budget.saturating_sub(taken), by_schedule),
         };
         if history.is_empty() && requests.is_empty() {
             let members = self.participants.len();

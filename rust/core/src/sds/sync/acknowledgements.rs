@@ -26,7 +26,8 @@ const SOONER: i64 = 8;
 /// that it does not follow. An acknowledgement sync is due at a random moment in the first quarter
 /// of the acknowledgement timeout; where one participant's is enough, the moments of a large group
 /// crowd towards the end, so that few speak. In a burst of messages it is due sooner, see
-/// [`TOGETHER_MAX`]; segments of one message are no burst, where ids name their send.
+/// [`TOGETHER_MAX`], and so is what one sync could not name; segments of one message are no burst, where ids
+/// name their send.
 ///
 /// Entries are numbered as they become unacknowledged. What is stored is that number, with the
 /// entry, and the highest number up to which all was acknowledged (`order_acknowledged`): to
@@ -165,17 +166,24 @@ impl Acknowledgements {
         }
     }
 
-    /// A sync of the schedule left that could not name all that is owed: the rest follows in its own time, without
-    /// acknowledgement syncs too. By the schedule alone it would come after its senders gave up.
+    /// A sync of the schedule left that could not name all that is owed: the rest follows, without acknowledgement
+    /// syncs too. By the schedule alone it would come after its senders gave up.
     pub fn follow_up(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
         if self.due_ms.is_none() && self.len() > self.by_others.len() {
-            self.draw(now, members, rng);
+            self.draw_rest(now, members, rng);
         }
     }
 
     /// What is owed changes all the time just now: it is said later.
     pub fn put_off(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
         self.draw_usual(now, members, rng);
+    }
+
+    /// The rest of what one message could not name is said as soon as a burst: its senders count as missing what is
+    /// named later than the rest of its send.
+    fn draw_rest(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
+        self.draw_usual(now, members, rng);
+        self.hasten(now, members, rng);
     }
 
     /// Draws the moment of the next acknowledgement sync.
@@ -356,8 +364,8 @@ impl Acknowledgements {
         if self.len() == self.by_others.len() {
             self.rest();
         } else if self.due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms) {
-            // More than one message can name: the rest follows in its own time.
-            self.draw(now, members, rng);
+            // More than one message can name.
+            self.draw_rest(now, members, rng);
         }
         newly
     }
@@ -655,6 +663,20 @@ mod tests {
         assert_eq!(wait_ms(&bob), usual_ms);
         bob.acknowledgements.put_off(now, 2, &mut bob.rng);
         assert_ne!(wait_ms(&bob), usual_ms);
+    }
+
+    #[test]
+    fn what_one_sync_could_not_name_follows_as_soon_as_a_burst() {
+        let mut bob = Bob::new();
+        bob.rng = Drawn::from([0.9; 4]);
+        let entries = ["1", "2", "3"].map(|id| bob.hears(id, false));
+        bob.now.monotonic_ms = bob.acknowledgements.due_ms.unwrap();
+        assert!(bob.now.monotonic_ms > WINDOW_MS / 8);
+        bob.says(&entries[..2], true);
+        let due_ms = bob.acknowledgements.due_ms.unwrap();
+        assert!(due_ms - bob.now.monotonic_ms <= WINDOW_MS / 8);
+        bob.says(&entries[2..], true);
+        assert_eq!(bob.acknowledgements.due_ms, None);
     }
 
     #[test]
