@@ -444,6 +444,31 @@ fn what_another_sent_under_an_id_that_is_here_is_asked_for_until_it_came() {
 }
 
 #[test]
+fn what_others_answer_with_what_is_here_is_asked_for_more_seldom() {
+    let until_ms = 200 * T_MAX_MS;
+    let mut asked_times = Vec::new();
+    for is_answered in [false, true] {
+        let mut bob = Bob::new();
+        bob.hear(message("alice", "shared", b"of alice"));
+        hear_named(&mut bob, named_of("shared", "nobody"));
+        let mut times = 0;
+        while bob.now_ms < until_ms {
+            let asked = bob.requests_until(bob.now_ms + T_MIN_MS);
+            times += asked.len();
+            if is_answered && !asked.is_empty() {
+                bob.hear(message("alice", "shared", b"of alice"));
+            }
+        }
+        assert_eq!(missing(&bob), ["shared"]);
+        // What it asks for comes still.
+        bob.hear(message("nobody", "shared", b"of nobody"));
+        assert!(missing(&bob).is_empty());
+        asked_times.push(times);
+    }
+    assert_eq!(asked_times, [15, 4]);
+}
+
+#[test]
 fn what_is_ours_or_said_to_be_is_never_asked_for() {
     let mut bob = Bob::new();
     bob.machine

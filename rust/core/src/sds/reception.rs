@@ -786,7 +786,7 @@ impl Machine {
         }
         if held_sender != *sender_id || self.incoming.missing().contains(message_id.as_bytes()) {
             let (incoming, mut around) = self.around();
-            incoming.on_rival(&message_id, sender_id, &mut around);
+            incoming.on_rival(&message_id, sender_id, now.monotonic_ms, &mut around);
         }
         if let Some(rival) = rival {
             self.take_rival(&message_id, rival, came, content, now);
@@ -826,7 +826,7 @@ impl Machine {
         self.rivals.take(&rival);
         if !rival.unseen {
             let (incoming, mut around) = self.around();
-            incoming.on_rival(message_id, &came.sender_id, &mut around);
+            incoming.on_rival(message_id, &came.sender_id, now.monotonic_ms, &mut around);
         }
         if !rival.unseen && !came.from_store {
             self.stand_by(message_id, now.monotonic_ms);

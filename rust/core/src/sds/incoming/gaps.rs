@@ -232,7 +232,13 @@ impl Incoming {
 
     /// A content of `sender_id` came under an id that another one has: it is not asked for, unless
     /// histories say that it is a third participant's.
-    pub fn on_rival(&mut self, message_id: &str, sender_id: &str, around: &mut Surroundings<'_>) {
+    pub fn on_rival(
+        &mut self,
+        message_id: &str,
+        sender_id: &str,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
         if !self.by_send {
             return;
         }
@@ -242,9 +248,11 @@ impl Incoming {
             self.lost.forget(&came);
             self.lost.remember(came, false);
         }
-        if !self.missing.came(message_id.as_bytes(), sender_id)
-            && let Some(missing) = self.untrack(message_id.as_bytes(), around)
-        {
+        if self.missing.came(message_id.as_bytes(), sender_id) {
+            if around.asking.on_others_came(message_id, monotonic_ms) {
+                self.missing.note_changed(message_id);
+            }
+        } else if let Some(missing) = self.untrack(message_id.as_bytes(), around) {
             self.drop_idle(missing.send, around);
         }
     }

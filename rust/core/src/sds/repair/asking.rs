@@ -36,6 +36,8 @@ const OUTNUMBERED: u32 = 3;
 /// It is asked for every T_max so often; then at distances that double with every second request that
 /// found no answer.
 const STEADY_ROUNDS: u32 = 4;
+/// A request that another participant's content answers counts for so many.
+const ROUNDS_IN_VAIN: u32 = 4;
 /// Beyond this distance it is not asked for again.
 const SILENCE_MS_MAX: i64 = 24 * 3_600_000;
 
@@ -75,7 +77,7 @@ pub struct Asking {
     /// When a sync may leave for patient requests.
     patient_not_before_ms: i64,
     /// How often each message was asked for, by us and by anyone: a stranger's requests silence ours
-    /// no sooner.
+    /// no sooner, unless what answers them is another's.
     asked: HashMap<Name, (u32, u32)>,
     /// Messages that are asked for no more.
     silent: Vec<Name>,
@@ -159,6 +161,23 @@ impl Asking {
         }
         self.requests.on_proven(named_by);
         in_vain
+    }
+
+    /// Another participant's came under the id, which answers nobody: who was asked holds nothing else, so the next
+    /// request waits, longer with each that anybody made. One such answer counts for each request. Whether this one
+    /// does.
+    pub fn on_others_came(&mut self, message_id: &str, monotonic_ms: i64) -> bool {
+        let (ours, all) = self.asked_for(message_id);
+        let counted = STEADY_ROUNDS.saturating_add(all.saturating_mul(ROUNDS_IN_VAIN));
+        if all == 0 || counted <= ours {
+            return false;
+        }
+        self.asked.insert(Name::new(message_id), (counted, all));
+        if let Some((entry, named_by, before_ms)) = self.settled(message_id) {
+            let wait_ms = self.wait_ms(message_id).min(SILENCE_MS_MAX);
+            self.ask_at(entry, named_by, before_ms.max(monotonic_ms + wait_ms));
+        }
+        true
     }
 
     /// It is no longer asked for.
@@ -874,6 +893,34 @@ mod tests {
         asking.put_off(&id, true, later_ms);
         assert_eq!(asked_ms(&asking), again_ms + T_MAX_MS + first_ms);
         assert_eq!(asking.asked_for(ID), (1, 2));
+    }
+
+    #[test]
+    fn what_anothers_content_answers_waits_longer_with_each_request_and_not_with_each_answer() {
+        for by_us in [true, false] {
+            let mut asking = missing((0, 0));
+            // What nobody asked for answers nothing.
+            assert!(!asking.on_others_came(ID, T_MIN_MS));
+            assert_eq!(asked_ms(&asking), offset_ms(ID));
+            let mut now_ms = offset_ms(ID);
+            for doublings in [2, 4, 6] {
+                if by_us {
+                    assert_eq!(take(&mut asking, now_ms), [ID]);
+                } else {
+                    asking.on_request(ID, now_ms);
+                }
+                assert!(asking.on_others_came(ID, now_ms));
+                let again_ms = now_ms + ((T_MAX_MS + offset_ms(ID)) << doublings);
+                assert_eq!(asked_ms(&asking), again_ms);
+                assert!(!asking.on_others_came(ID, now_ms + 5));
+                assert_eq!(asked_ms(&asking), again_ms);
+                now_ms = again_ms;
+            }
+            asking.on_named_again(&entry(ID), &"carol".into(), T_MIN_MS);
+            assert_eq!(asked_ms(&asking), T_MIN_MS + offset_ms(ID));
+        }
+        let mut asking = missing((u32::MAX, u32::MAX));
+        assert!(!asking.on_others_came(ID, T_MIN_MS));
     }
 
     #[test]
