@@ -157,7 +157,9 @@ class Mallory:
         self.bytes_in = self.messages_in = 0
         self._attacks: dict[str, Callable[[], bytes | None]] = {
             "announce": self._announcing,
+            "beyond": self._announcing_beyond,
             "name": self._naming,
+            "misname": self._misnaming,
             "web": self._web,
             "suppress": self._suppressing,
             "erase": self._erasing,
@@ -227,12 +229,27 @@ class Mallory:
     def _tiny(self) -> bytes:
         return segment(self._rng.randbytes(8), SegmentationConfig(segment_size_bytes=SEGMENT_BYTES))[0]
 
-    def _announcing(self) -> bytes:
+    def _announced(self) -> bytes:
         config = SegmentationConfig(segment_size_bytes=64, enable_reed_solomon=False)
-        return self._sealed(segment(self._rng.randbytes(64 * 200), config)[0])
+        return segment(self._rng.randbytes(64 * 200), config)[0]
+
+    def _announcing(self) -> bytes:
+        return self._sealed(self._announced())
+
+    def _announcing_beyond(self) -> bytes | None:
+        """More of a send that is here: what is asked for has answers, and none is of this one."""
+        heard = self._heard()
+        if heard is None or not heard.content:
+            return None
+        return self._sealed(self._announced(), message_id=f"{heard.message_id.partition('.')[0]}.200")
 
     def _naming(self) -> bytes:
         return self._sealed(None, history=self._invented(40))
+
+    def _misnaming(self) -> bytes | None:
+        """What is here is said to be a stranger's: what is asked for has answers, and none is that."""
+        heard = [message.message_id for message in (self._heard() for _ in range(20)) if message and message.content]
+        return self._sealed(None, history=[HistoryEntry(held, None, MALLORY) for held in heard]) if heard else None
 
     def _web(self) -> bytes:
         return self._sealed(self._tiny(), history=self._invented(20))
@@ -277,9 +294,10 @@ class Mallory:
         return self._rng.choice(self._recorded) if self._recorded else None
 
 
-INSIDER = ("announce", "name", "web", "suppress", "erase", "block", "acknowledge", "request", "garbage", "replay")
 KEYLESS = ("garbage", "replay")
-COUNTS = {"announce": 60, "name": 20, "web": 60}
+FORGING = ("announce", "beyond", "name", "misname", "web", "suppress", "erase", "block", "acknowledge", "request")
+INSIDER = (*FORGING, *KEYLESS)
+COUNTS = {"announce": 60, "beyond": 60, "name": 20, "misname": 20, "web": 60}
 
 
 def make_hostile_world(seed: int) -> HostileWorld:
