@@ -201,7 +201,8 @@ impl Machine {
         {
             return;
         }
-        for request in requests.iter().take(REQUESTS_HEARD_MAX) {
+        let heard = &requests[..requests.len().min(REQUESTS_HEARD_MAX)];
+        for (position, request) in heard.iter().enumerate() {
             if lacking_of(request).is_some() {
                 continue;
             }
@@ -211,7 +212,11 @@ impl Machine {
                     .is_some_and(|own| own.wire.is_some())
             };
             let wanted: HistoryEntry = (*request).into();
-            self.asking.on_request(&wanted.message_id, monotonic_ms);
+            // However often it stands here, it was asked for once.
+            let is_same = |earlier: &EntryView<'_>| earlier.message_id == request.message_id;
+            if !heard[..position].iter().any(is_same) {
+                self.asking.on_request(&wanted.message_id, monotonic_ms);
+            }
             // Another content than the one that is asked for may be held under the id.
             self.answering
                 .on_request((&wanted, &came.sender_id), &self.log, is_own, monotonic_ms);

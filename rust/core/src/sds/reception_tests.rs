@@ -77,6 +77,17 @@ fn who_asks_for_what_is_missing_here_too_puts_that_off() {
     assert_eq!(bob.requests_until(at_ms), [(at_ms, "missing".into())]);
 }
 
+/// How often counts for how soon it is asked for again.
+#[test]
+fn what_one_message_asks_for_many_times_was_asked_for_once() {
+    let mut bob = Bob::new();
+    bob.hear(names("carol", &["missing".into()]));
+    let mut request = asks_for("carol", "missing");
+    request.repair_request = vec![named("missing"); 50];
+    bob.hear(request);
+    assert_eq!(bob.machine.asking.asked_for("missing"), (0, 1));
+}
+
 #[test]
 fn requests_are_heeded_once_and_not_out_of_a_store() {
     for (times, from_store, count) in [(1, false, 1), (2, false, 1), (1, true, 0)] {
