@@ -89,7 +89,7 @@ class Channel:
         (
             IrretrievableMessageEvent(HistoryEntry("a"), (HistoryEntry("b"),)),
             [{"event": "irretrievable", "message_id": name} for name in "ab"],
-            "2 messages are missing, and nobody has given it so far; it is asked for again\n",
+            "2 messages are missing, and nobody has given them so far; they are asked for again\n",
         ),
     ],
 )

@@ -208,7 +208,7 @@ def test_a_channel_that_is_closed_is_woken_by_no_commit_any_more(tmp_path: Path)
 
 def test_a_closed_channel_that_is_not_collected_yet_leaves_no_descriptor_open(tmp_path: Path) -> None:
     def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
+        return len(os.listdir("/dev/fd"))
 
     async def main() -> None:
         before = descriptors()
@@ -222,10 +222,10 @@ def test_a_closed_channel_that_is_not_collected_yet_leaves_no_descriptor_open(tm
 
 
 def test_a_writer_whose_event_loop_is_closed_leaves_no_descriptor_open(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(os.listdir("/dev/fd"))
     writer = Writer(SqlitePersistence(tmp_path / "state.db"), CHANNEL)
     asyncio.run(writer.load())
     released = writer.release_without_loop()
     assert released is not None
     released.result(30)
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(os.listdir("/dev/fd")) <= before

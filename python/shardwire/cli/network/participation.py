@@ -329,8 +329,10 @@ def _tell_troubles(channel: ReliableChannel, output: Output) -> None:
         for entry in event.history_entries:
             output.event("irretrievable", message_id=entry.message_id)
         count = len(event.history_entries)
-        what = "a message is missing" if count == 1 else f"{count} messages are missing"
-        output.remark(f"{what}, and nobody has given it so far; it is asked for again")
+        if count == 1:
+            output.remark("a message is missing, and nobody has given it so far; it is asked for again")
+        else:
+            output.remark(f"{count} messages are missing, and nobody has given them so far; they are asked for again")
 
     channel.on(NodeFailingEvent, on_node_failing)
     channel.on(WithinReachEvent, on_within_reach)

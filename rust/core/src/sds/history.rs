@@ -52,9 +52,9 @@ impl History {
     /// A history of at most `budget` bytes, which names nothing yet.
     ///
     /// The newest `causal_size` delivered sends come first in claim and last in place. `sources`
-    /// follow as ids alone until one has no room, then those of `owed` that have, with hints. Where it `acknowledges`,
-    /// `sources` have up to one such part of what the newest one leaves: what nothing acknowledges is sent again, and
-    /// fails at last.
+    /// follow as ids alone until one has no room, then those of `owed` that have, with hints. Where it
+    /// `acknowledges`, `sources` have up to so much of what the newest one leaves, half of it for 2 and all for 1: what
+    /// nothing acknowledges is sent again, and fails at last.
     pub fn compose(
         mut self,
         log: &mut Log,
