@@ -18,6 +18,7 @@ from shardwire.node import (
     NetworkConditions,
     NodeConfig,
     NodeEvent,
+    StoreQuery,
     TraceRecord,
     run_virtual,
     running_clock,
@@ -225,6 +226,22 @@ def test_a_partition_separates_groups_until_it_heals() -> None:
         assert by_receiver["dave"] == ["partitioned", "delivered"]
         with pytest.raises(ConfigError, match="'alice' is in two groups"):
             network.partition([{"alice"}, {"bob", "alice"}])
+
+    run_virtual(main())
+
+
+def test_a_store_that_no_group_names_belongs_to_the_first() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        alice, bob = await join(network, "alice", "bob")
+        network.partition([{"alice"}, {"bob"}])
+        assert (await alice.query_store(StoreQuery())).messages == ()
+        with pytest.raises(NodeError, match="no store"):
+            await bob.query_store(StoreQuery())
+        network.partition([{"alice"}, {"bob", "store"}])
+        with pytest.raises(NodeError, match="no store"):
+            await alice.query_store(StoreQuery())
+        assert (await bob.query_store(StoreQuery())).messages == ()
 
     run_virtual(main())
 

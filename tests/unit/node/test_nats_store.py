@@ -56,6 +56,17 @@ async def all_pages(node: NatsNode, query: StoreQuery) -> list[tuple[StoredMessa
         query = replace(query, cursor=page.cursor)
 
 
+async def readers_of(server: NatsServer) -> int:
+    """How many consumers the streams of a server have: each costs it memory until its time is over."""
+    client = Client()
+    await client.connect(server.url)
+    manager = client.jsm()
+    streams = await manager.streams_info()
+    consumers = [await manager.consumers_info(str(stream.config.name)) for stream in streams]
+    await client.close()
+    return sum(map(len, consumers))
+
+
 @real_time
 async def test_the_stream_answers_by_hash_by_topic_and_by_time(tmp_path: Path) -> None:
     with NatsServer(tmp_path, jetstream=True) as server:
@@ -115,6 +126,7 @@ async def test_the_stream_answers_by_hash_by_topic_and_by_time(tmp_path: Path) -
             await bob.query_store(StoreQuery(page_size=0))
         strange = tuple(bytes([number]) * 32 for number in range(101))
         assert (await bob.query_store(StoreQuery(message_hashes=strange, page_size=1_000))).cursor is not None
+        assert await readers_of(server) == 0
         await alice.stop()
         await bob.stop()
 

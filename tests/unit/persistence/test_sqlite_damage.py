@@ -93,6 +93,17 @@ def test_a_file_that_is_damaged_throughout_is_kept_aside_and_never_replaced(tmp_
     persistence.close()
 
 
+def test_one_of_ours_that_no_longer_begins_as_a_database_is_damaged_and_no_other_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_database(path)
+    content = bytes(16) + path.read_bytes()[16:]
+    path.write_bytes(content)
+    with pytest.raises(PersistenceError, match="corrupt"):
+        SqlitePersistence(path).load("a")
+    (kept,) = kept_files(path)
+    assert kept.read_bytes() == content
+
+
 def test_a_corrupt_file_that_cannot_be_renamed_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(SQLITE_HEADER + b"\xff" * 10_000)
