@@ -2,11 +2,14 @@
 
 use hashlink::LinkedHashMap;
 
-use crate::sds::{Name, Transmit};
+use crate::sds::{Name, Transmit, TransmitKind};
 
 /// Messages of which an answer of the node is awaited: enough to keep a node busy over a network round trip, few
 /// enough that what leaves carries a fresh history.
 pub const DISPATCHES_MAX: usize = 64;
+/// Of these, answers to what others ask for: one who was away asks for as much as a slow node takes minutes for, and
+/// what is new would wait behind all that the node holds of it.
+pub const REPAIRS_MAX: usize = 8;
 /// How long an answer is awaited: a node that never says what became of a message does not hold its place for ever
 /// (logos-delivery gives up likewise), and one whose `send` never returns does not hold up the others.
 pub const PROPAGATION_TIMEOUT_MS: i64 = 60_000;
@@ -26,6 +29,7 @@ pub(super) struct Flight {
 pub(super) struct Flights {
     by_id: LinkedHashMap<u64, Flight>,
     unplaced: usize,
+    repairs: usize,
     /// When to look next for what the node has not answered for; `None` while nothing is in flight.
     look_ms: Option<i64>,
     /// When the node answered last, and when the latest that it answered for had left.
@@ -38,6 +42,7 @@ impl Flights {
         Flights {
             by_id: LinkedHashMap::new(),
             unplaced: 0,
+            repairs: 0,
             look_ms: None,
             answered_ms: 0,
             answered_left_ms: 0,
@@ -75,6 +80,11 @@ impl Flights {
         self.unplaced
     }
 
+    /// Whether as many answers to others are out as may be.
+    pub fn are_repairs_full(&self) -> bool {
+        self.repairs >= REPAIRS_MAX
+    }
+
     /// How many the node holds that take a place of a rate limit.
     pub fn counted(&self) -> usize {
         let counted = |flight: &&Flight| flight.counts && flight.left_ms.is_some();
@@ -88,6 +98,7 @@ impl Flights {
 
     pub fn add(&mut self, transmit: Transmit, counts: bool, monotonic_ms: i64) {
         self.unplaced += usize::from(counts);
+        self.repairs += usize::from(transmit.kind == TransmitKind::Repair);
         self.look_ms
             .get_or_insert(monotonic_ms + PROPAGATION_TIMEOUT_MS);
         let flight = Flight {
@@ -112,6 +123,7 @@ impl Flights {
 
     pub fn take(&mut self, transmit_id: u64) -> Option<Flight> {
         let flight = self.by_id.remove(&transmit_id)?;
+        self.repairs -= usize::from(flight.transmit.kind == TransmitKind::Repair);
         if flight.left_ms.is_none() {
             self.unplaced -= usize::from(flight.counts);
         }

@@ -35,6 +35,8 @@ mod withdrawal_tests;
 use std::collections::BTreeSet;
 
 pub use allowance::{Allowance, DropReason};
+#[cfg(test)]
+use flights::REPAIRS_MAX;
 pub use flights::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
 pub use outcomes::Failure;
 
@@ -144,8 +146,13 @@ impl Dispatch {
         }
     }
 
+    /// The kinds that may leave now.
     fn allowed(&self, allowances: &[Allowance]) -> Kinds {
-        allowance::allowed(allowances, self.flights.unplaced())
+        let kinds = allowance::allowed(allowances, self.flights.unplaced());
+        if self.flights.are_repairs_full() {
+            return kinds.without(TransmitKind::Repair);
+        }
+        kinds
     }
 
     /// Of `kinds`, which may leave, those of contents where a sync would take the last place that one may take.

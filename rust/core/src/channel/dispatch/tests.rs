@@ -1,8 +1,10 @@
 //! What leaves a channel, what its node says of it, and what becomes of our sends by that.
 
-use super::{Allowance, DISPATCHES_MAX, DropReason, Failure, NodeState, PROPAGATION_TIMEOUT_MS};
+use super::{
+    Allowance, DISPATCHES_MAX, DropReason, Failure, NodeState, PROPAGATION_TIMEOUT_MS, REPAIRS_MAX,
+};
 use crate::channel::tests::{
-    ONE, OTHER, SEGMENT_BYTES, TIMEOUT_MS, at, channel, config, heard, id, limits, message,
+    ONE, OTHER, SEGMENT_BYTES, TIMEOUT_MS, at, channel, config, heard, id, limits, message, named,
     payload, segments, settings,
 };
 use crate::channel::{
@@ -316,6 +318,46 @@ fn the_node_has_so_many_to_answer_for_and_no_more() {
     alice.propagated(left[5]);
     alice.propagated(left[7]);
     assert_eq!(alice.poll().len(), 2);
+}
+
+#[test]
+fn what_others_ask_for_leaves_the_node_places_for_what_is_new() {
+    let asked: Vec<String> = (0..REPAIRS_MAX + 2).map(|n| format!("{n:032x}")).collect();
+    let mut alice = Alice::new();
+    for (seed, send_id) in (0..).zip(&asked) {
+        let content = &segments(&payload(seed, 100))[0];
+        alice.hear(message("carol", &id(send_id, 0), content));
+    }
+    let request = |send_id: &String| named(&id(send_id, 0), Some("carol"));
+    alice.hear(Message {
+        content: None,
+        repair_request: asked.iter().map(request).collect(),
+        ..message("dave", "asks", b"")
+    });
+    let mut answers = Vec::new();
+    for _ in 0..1_000 {
+        alice.wait(1_000);
+        for transmit in alice.poll() {
+            let id = transmit.transmit_id;
+            if transmit.kind == TransmitKind::Repair {
+                answers.push(id);
+            } else {
+                assert!(alice.channel.leave(id, alice.now_ms));
+                alice.propagated(id);
+            }
+        }
+    }
+    assert_eq!(answers.len(), REPAIRS_MAX);
+    for &id in &answers {
+        assert!(alice.channel.leave(id, alice.now_ms));
+    }
+    alice.submit(ONE, 1, 0);
+    assert_eq!(alice.leave().len(), 1);
+    alice.propagated(answers[0]);
+    alice.failed(answers[1], REFUSED);
+    let left = alice.poll();
+    assert_eq!(left.len(), 2);
+    assert!(left.iter().all(|one| one.kind == TransmitKind::Repair));
 }
 
 #[test]
