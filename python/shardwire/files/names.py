@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
+
+from shardwire.errors import ConfigError
 
 NAME_BYTES_MAX = 255
 # Separators, what shells and Windows read as something else, and what forbids itself on some system.
@@ -36,3 +39,17 @@ def fault_of(name: str) -> str | None:
     if name.partition(".")[0].rstrip(" ").lower() in _DEVICES:
         return "it must not be the name of a device on Windows"
     return None
+
+
+def checked_name(path: Path, name: str | None) -> str:
+    """What receivers are told that a file is called: `name`, or its own.
+
+    Raises:
+        ConfigError: No file may have it everywhere.
+    """
+    chosen = path.name if name is None else name
+    if not isinstance(chosen, str):
+        raise ConfigError(f"name is {chosen!r}: it must be a text")
+    if (fault := fault_of(chosen)) is not None:
+        raise ConfigError(f"name is {chosen!r}: {fault}; give another one with name=")
+    return chosen

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Set
+from collections.abc import Container, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,9 +34,10 @@ from shardwire.events import (
     MessageDeliveredEvent,
     MessageReceivedEvent,
     MessageSendErrorEvent,
+    MessageSentEvent,
 )
 from shardwire.files.chain import FileSource
-from shardwire.files.names import fault_of
+from shardwire.files.names import checked_name
 from shardwire.files.receiver import REPORT_BYTES
 from shardwire.files.transport import Announce, FileChannel, NewNonce
 
@@ -49,6 +50,8 @@ CHUNK_OVERHEAD_BYTES = 128
 # Chunks that were sent and neither delivered nor lost: what the channel holds of a file.
 WINDOW_BYTES = 16 << 20
 WINDOW_CHUNKS_MIN = 2
+# Of them, what the node has yet to send: on a slow one other messages of the channel wait behind it.
+UNSENT_BYTES = 2 << 20
 # The file is offered again when nothing is heard of it, and twice as much later each time.
 OFFER_INTERVAL_MS = 30_000
 OFFER_INTERVAL_MS_MAX = 600_000
@@ -103,10 +106,11 @@ class FileSender:
         self._channel = channel
         self._announce = announce
         self._new_nonce = new_nonce
-        self._name = _checked_name(path, name)
+        self._name = checked_name(path, name)
         self._done_when = done_when
         self._source = FileSource(path, _chunk_size(chunk_size_bytes, message_bytes_max))
         self._window = max(WINDOW_CHUNKS_MIN, WINDOW_BYTES // self._source.chunk_size_bytes)
+        self._unsent_max = max(WINDOW_CHUNKS_MIN, UNSENT_BYTES // self._source.chunk_size_bytes)
         self._transfer_id = b""
         self._session = new_nonce()
         self._chain_hash = b""
@@ -149,7 +153,7 @@ class FileSender:
         self._chain_hash = await asyncio.to_thread(self._source.scan)
         unsubscribers = [
             self._channel.on(MessageReceivedEvent, self._on_message),
-            self._channel.on(MessageDeliveredEvent, lambda _: self._wake.set()),
+            *(self._channel.on(kind, lambda _: self._wake.set()) for kind in (MessageSentEvent, MessageDeliveredEvent)),
             self._channel.on(MessageSendErrorEvent, self._on_send_error),
         ]
         try:
@@ -176,10 +180,12 @@ class FileSender:
     async def _go_on(self) -> None:
         """Sends the next thing, or waits until there may be one."""
         self._wake.clear()
-        pending = {send.request_id for send in self._channel.pending()}
+        pending = {send.request_id: send.sent for send in self._channel.pending()}
         self._in_flight = {request: index for request, index in self._in_flight.items() if request in pending}
         self._go_back()
-        if self._next_index < self._index_max() and len(self._in_flight) < self._window:
+        unsent = sum(not pending[request] for request in self._in_flight)
+        has_room = len(self._in_flight) < self._window and unsent < self._unsent_max
+        if has_room and self._next_index < self._index_max():
             await self._send_chunk()
         elif self._offer_is_due(pending):
             await self._offer()
@@ -230,7 +236,7 @@ class FileSender:
             self._next_index = min(self._next_index, index)
             await asyncio.sleep(_LOOK_S)
 
-    def _offer_is_due(self, pending: set[str]) -> bool:
+    def _offer_is_due(self, pending: Container[str]) -> bool:
         if self._offer_id in pending:
             return False
         silent_ms = _now_ms() - max([self._offered_ms, *(each.heard_ms for each in self._receivers.values())])
@@ -363,15 +369,6 @@ class FileSender:
             f"{name!r} has {each.next_index:,} of {count:,} chunks" for name, each in sorted(self._receivers.items())
         )
         return f"{held}; sent again, it goes on there"
-
-
-def _checked_name(path: Path, name: str | None) -> str:
-    chosen = path.name if name is None else name
-    if not isinstance(chosen, str):
-        raise ConfigError(f"name is {chosen!r}: it must be a text")
-    if (fault := fault_of(chosen)) is not None:
-        raise ConfigError(f"name is {chosen!r}: {fault}; give another one with name=")
-    return chosen
 
 
 def _chunk_size(chosen: int | None, message_bytes_max: int) -> int:

@@ -15,6 +15,10 @@ class Pending(Protocol):
     def request_id(self) -> str:
         """What `send` returned for it."""
 
+    @property
+    def sent(self) -> bool:
+        """Whether the network took all of it."""
+
 
 class FileChannel(Protocol):
     """The part of `ReliableChannel` that transfers use."""

@@ -13,6 +13,7 @@ from channel_world import World, run_world
 from shardwire._native import FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_status
 from shardwire.channel import ReliableChannel
 from shardwire.errors import QueueFullError
+from shardwire.events import FileProgressEvent
 from shardwire.files import sender as sender_module
 from shardwire.files.chain import FileSource
 
@@ -83,6 +84,29 @@ def test_a_chunk_for_which_the_queue_has_no_room_is_sent_once_it_has(
     told = map(decode_file_message, run_world(scenario).messages("alice"))
     assert [each.state for each in told if isinstance(each, FileStatus)] == ["requested", "received"]
     assert refused == 1
+
+
+def test_other_messages_wait_behind_few_chunks_of_a_file_that_the_network_does_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_module, "UNSENT_BYTES", 4 * CHUNK)
+    source = tmp_path / "long.raw"
+    source.write_bytes(bytes(20 * CHUNK))
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        (tmp_path / "inbox").mkdir()
+        bob.receive_files(tmp_path / "inbox")
+        # Bob asks for the file.
+        unsubscribe = alice.on(FileProgressEvent, lambda event: world.nodes["alice"].go_offline())
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK))
+        await asyncio.sleep(60)
+        unsubscribe()
+        assert [send.sent for send in alice.pending()].count(False) == 4
+        world.nodes["alice"].go_online()
+        assert await sending == {"bob"}
+
+    run_world(scenario)
 
 
 def test_who_knows_nothing_of_a_file_is_offered_it_once_a_second_at_most(source: Path) -> None:
