@@ -330,6 +330,19 @@ async def test_what_came_before_the_end_is_handed_over() -> None:
     assert alice.node.counts.get("received", 0) + alice.node.counts.get("received_not_subscribed", 0) == 1
 
 
+@virtual
+async def test_a_node_that_failed_is_back_for_who_listens_to_nothing() -> None:
+    stub = StubNode(StubNetwork())
+    alice = await participant(stub)
+    await alice.node.unsubscribe((TOPIC,))
+    await asyncio.sleep(10)
+    stub.fault = "refuse"
+    await asyncio.sleep(60)
+    stub.fault = None
+    await asyncio.sleep(15)
+    assert alice.states() == [ConnectionState.DISCONNECTED, ConnectionState.CONNECTED]
+
+
 @in_both_dialects
 async def test_a_node_without_peers_is_disconnected(dialect: Any) -> None:
     stub = StubNode(StubNetwork(), dialect, relay_peers=0)
