@@ -146,6 +146,21 @@ async def test_only_the_process_that_showed_its_token_is_heard() -> None:
 
 
 @virtual
+async def test_a_neighbour_that_answered_nothing_is_tried_again_when_it_says_hello() -> None:
+    node = Node()
+    assert node.hello(2, 222)
+    bob = node.neighbours.of(BOB)
+    assert bob is not None
+    bob.on_no_answer(node.clock.monotonic_ms())
+    assert node.hello(2, 223)
+    assert not bob.responds
+    await asyncio.sleep(2 * RETRY_MS_MIN / 1_000)
+    assert node.hello(2, 224)
+    assert bob.responds
+    assert bob.token == 224
+
+
+@virtual
 async def test_a_good_bye_counts_from_who_was_there_alone_and_tells_since_when_it_was_missed() -> None:
     node = Node()
     assert node.hello(2, 222)
