@@ -116,7 +116,7 @@ def send(count: int) -> None:
     waiting: list[str] = []
     while sent < count:
         while sent < count and sender.has_room():
-            waiting.append(sender.send(f"{sent + 1:032x}", [content], now, contents_needed=1)[0])
+            waiting.append(sender.send(f"{sent + 1:032x}", [content], contents_needed=1)[0])
             transmit = sender.poll_transmit(now, {TransmitKind.FIRST})
             assert transmit is not None
             sender.handle_transmitted(transmit.transmit_id, bytes(32), now)

@@ -79,7 +79,7 @@ class Party:
     def send(self, text: str, now: Now, needed: int = 1, count: int = 1) -> str:
         self.sends += 1
         send_id = hashlib.sha256(f"{self.name}/{self.sends}/{text}".encode()).hexdigest()[:32]
-        self.machine.send(send_id, contents_of(text, needed, count), now, contents_needed=needed)
+        self.machine.send(send_id, contents_of(text, needed, count), contents_needed=needed)
         return send_id
 
     def drain(self, now: Now) -> list[Transmit]:

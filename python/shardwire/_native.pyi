@@ -1009,14 +1009,13 @@ class Participant:
     """
 
     def send(
-        self, send_id: str, contents: Sequence[Buffer], now: Now, *, contents_needed: int, reserve: int = 0
+        self, send_id: str, contents: Sequence[Buffer], *, contents_needed: int, reserve: int = 0
     ) -> tuple[str, ...]:
         """Registers and queues a send; nothing is encoded before it is dispatched.
 
         Args:
             send_id: 32 hex characters under the rule "send", any unused id otherwise.
             contents: What the send is made of, data first.
-            now: The moment.
             contents_needed: How many contents reconstruct the message.
             reserve: How many more can be made where receivers lack some (`ContentsWanted`); of a rule other than "send"
                 none are.
@@ -1041,13 +1040,13 @@ class Participant:
         Raises:
             ConfigError: No such wire or code.
         """
-    def send_ephemeral(self, send_id: str, content: Buffer, now: Now) -> str:
+    def send_ephemeral(self, send_id: str, content: Buffer) -> str:
         """Queues a message without order or acknowledgement (SDS, Ephemeral Messages); returns its message id.
 
         Raises:
             ConfigError: The content is empty, or the wire has no such messages.
         """
-    def cancel(self, send_id: str, now: Now) -> bool:
+    def cancel(self, send_id: str) -> bool:
         """Drops what was not dispatched; False when all of the send had left or it is unknown."""
     def withdraw(self, send_id: str) -> bool:
         """Takes a send back: what is queued of it does not leave, and what left is neither sent again nor given to who
@@ -1065,9 +1064,9 @@ class Participant:
         """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
     def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
         """The node could not send: a first transmission goes back to the queue, a later one is due; none counts."""
-    def handle_irretrievable(self, message_ids: Sequence[str], now: Now) -> None:
+    def handle_irretrievable(self, message_ids: Sequence[str]) -> None:
         """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
-    def handle_caught_up(self, now: Now) -> None:
+    def handle_caught_up(self) -> None:
         """A store was asked for the past and everything it had was taken in: what is unknown now is not older."""
     def handle_stored(self, send_id: str, ordinal: int, now: Now) -> None:
         """A store has this content of ours: it is not sent again before somebody who lacks it is heard."""
@@ -1716,7 +1715,6 @@ class ChannelMachine(Participant):
         request_id: str,
         message_id: str,
         contents: Iterable[Buffer],
-        now: Now,
         *,
         data_count: int,
         reserve: int = 0,
@@ -1731,7 +1729,6 @@ class ChannelMachine(Participant):
             request_id: What `send` returns.
             message_id: Hex Keccak-256 of the payload.
             contents: The segments.
-            now: The moment.
             data_count: How many of them hold data.
             reserve: Parity that can be made on demand.
 

@@ -87,7 +87,7 @@ def test_the_wire_decides_how_the_machine_hashes(wire_format: Any) -> None:
 
 def sent_lamport(alice: MessageChannel, now: Now, sds: SdsConfig = LOGOS.sds) -> int | None:
     number = len(alice.sends())
-    alice.send(f"{number:032x}", [b"text"], now, contents_needed=1)
+    alice.send(f"{number:032x}", [b"text"], contents_needed=1)
     transmit = alice.poll_transmit(now, {TransmitKind.FIRST, TransmitKind.FURTHER})
     assert transmit is not None
     decoded = SdsMessage.decode(transmit.payload, sds.wire_format)
@@ -130,4 +130,4 @@ def test_content_ids() -> None:
     for number, case in enumerate(cases):
         payload = bytes.fromhex(case["payload_hex"])
         if payload:
-            assert alice.send(str(number), [payload], Now(0, 0), contents_needed=1) == (case["message_id"],)
+            assert alice.send(str(number), [payload], contents_needed=1) == (case["message_id"],)

@@ -137,7 +137,7 @@ class Peer:
             # for that call although the message stays as it was; here a timer does, and the clock stays too.
             self.tick(now)
             return self.sent[message_id]
-        assert machine.send(message_id, [payload], now, contents_needed=1) == (message_id,)
+        assert machine.send(message_id, [payload], contents_needed=1) == (message_id,)
         transmit = machine.poll_transmit(now, {TransmitKind.FIRST})
         assert transmit is not None
         assert transmit.message_id == message_id
@@ -147,11 +147,11 @@ class Peer:
 
     def tick(self, now: Now) -> None:
         """A message that never leaves takes a timestamp."""
-        self.machine.send("unsent", [b"unsent"], now, contents_needed=1)
+        self.machine.send("unsent", [b"unsent"], contents_needed=1)
         unsent = self.machine.poll_transmit(now, {TransmitKind.FIRST})
         assert unsent is not None
         self.machine.handle_transmit_failed(unsent.transmit_id, now)
-        assert self.machine.cancel("unsent", now)
+        assert self.machine.cancel("unsent")
 
     def events(self, now: Now) -> list[Event]:
         out: list[Event] = []
@@ -277,7 +277,7 @@ def perform(peer: Peer, step: dict[str, Any], wires: dict[str, bytes], now: Now,
             assert fields_of(transmit.payload) == fields_of(wires[step["wire"]]), where
         case "push_ephemeral":
             payload = step["payload_utf8"].encode()
-            machine.send_ephemeral("ephemeral", payload, now)
+            machine.send_ephemeral("ephemeral", payload)
             transmit = machine.poll_transmit(now, {TransmitKind.EPHEMERAL})
             assert transmit is not None, where
             assert transmit.payload == wires[step["wire"]], where

@@ -130,7 +130,7 @@ def test_a_thousand_messages_each_way_through_loss(peer: WakuSds) -> None:
         peer.now_ms = now.epoch_ms
         if step < MESSAGES:
             message_id = id_of(mine[step])
-            ours.machine.send(message_id, [mine[step]], now, contents_needed=1)
+            ours.machine.send(message_id, [mine[step]], contents_needed=1)
             put(to_us, step, peer.call("send", payload=base64.b64encode(theirs[step]).decode())[0])
         for link in (to_peer, to_us):
             arrived = [wire for due, wire in link if due <= step]

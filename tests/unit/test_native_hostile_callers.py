@@ -67,10 +67,10 @@ CALLS: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
         ["a"],
     ),
     "MessageChannel.send": (
-        lambda items: machine().send("0" * 32, items, Now(0, 0), contents_needed=1),
+        lambda items: machine().send("0" * 32, items, contents_needed=1),
         [b"one", b"two"],
     ),
-    "MessageChannel.handle_irretrievable": (lambda items: machine().handle_irretrievable(items, Now(0, 0)), ["a", "b"]),
+    "MessageChannel.handle_irretrievable": (lambda items: machine().handle_irretrievable(items), ["a", "b"]),
     "MessageChannel.handle_send_reconstructed": (
         lambda items: machine().handle_send_reconstructed("bob", "s", 2, Now(0, 0), inferred_message_ids=items),
         ["a", "b"],

@@ -113,7 +113,7 @@ class Engine:
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when there is room for it."""
         submission.submitted_ms = now.monotonic_ms
-        self.submissions.submit(submission, now)
+        self.submissions.submit(submission)
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """The caller of `send` was cancelled, or hears that it failed: nothing more of the message leaves."""
@@ -204,7 +204,7 @@ class Engine:
 
         The next message waits unless `may_hand_over` says that the application takes it now.
         """
-        self.submissions.register_waiting(now)
+        self.submissions.register_waiting()
         transmits = self.poll_transmits(now) if self.active and may_transmit else []
         delivery = self.begin_delivery(may_hand_over, now)
         self._settle(now)

@@ -237,7 +237,7 @@ impl ChannelMachine {
     }
 
     #[pyo3(signature = (
-        send_id, request_id, message_id, contents, now, *, data_count, reserve = 0
+        send_id, request_id, message_id, contents, *, data_count, reserve = 0
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -250,11 +250,9 @@ impl ChannelMachine {
         request_id: &str,
         message_id: &str,
         contents: &Bound<'_, PyAny>,
-        now: &Bound<'_, Now>,
         data_count: u32,
         reserve: u32,
     ) -> PyResult<()> {
-        let _ = now;
         let contents = buffers_of(contents, "contents")?;
         let submission = Submission {
             send_id,

@@ -209,19 +209,17 @@ impl Participant {
     // --- inputs: ours ----------------------------------------------------------------------------
 
     #[pyo3(
-        signature = (send_id, contents, now, *, contents_needed, reserve = Reserve(0)),
-        text_signature = "($self, send_id, contents, now, *, contents_needed, reserve=0)"
+        signature = (send_id, contents, *, contents_needed, reserve = Reserve(0)),
+        text_signature = "($self, send_id, contents, *, contents_needed, reserve=0)"
     )]
     fn send<'py>(
         &self,
         py: Python<'py>,
         send_id: SendId<'_>,
         contents: &Bound<'py, PyAny>,
-        now: Moment,
         contents_needed: ContentsNeeded,
         reserve: Reserve,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let _ = now;
         let contents = buffers_of(contents, "contents")?;
         let contents = contents.into_iter().map(octets).collect();
         let ids = self
@@ -256,9 +254,7 @@ impl Participant {
         py: Python<'_>,
         send_id: SendId<'_>,
         content: Buffer<'_>,
-        now: Moment,
     ) -> PyResult<String> {
-        let _ = now;
         let message_id = self
             .lock(py)?
             .send_ephemeral(&send_id, octets(content))
@@ -266,8 +262,7 @@ impl Participant {
         Ok(message_id.to_string())
     }
 
-    fn cancel(&self, py: Python<'_>, send_id: SendId<'_>, now: Moment) -> PyResult<bool> {
-        let _ = now;
+    fn cancel(&self, py: Python<'_>, send_id: SendId<'_>) -> PyResult<bool> {
         Ok(self.lock(py)?.cancel(&send_id))
     }
 
@@ -325,21 +320,14 @@ impl Participant {
 
     // --- inputs: from the network ----------------------------------------------------------------
 
-    fn handle_irretrievable(
-        &self,
-        py: Python<'_>,
-        message_ids: &Bound<'_, PyAny>,
-        now: Moment,
-    ) -> PyResult<()> {
-        let _ = now;
+    fn handle_irretrievable(&self, py: Python<'_>, message_ids: &Bound<'_, PyAny>) -> PyResult<()> {
         let message_ids: Vec<String> = all_of(message_ids, "message_ids")?;
         self.lock(py)?
             .handle_irretrievable(message_ids.iter().map(String::as_str));
         Ok(())
     }
 
-    fn handle_caught_up(&self, py: Python<'_>, now: Moment) -> PyResult<()> {
-        let _ = now;
+    fn handle_caught_up(&self, py: Python<'_>) -> PyResult<()> {
         self.lock(py)?.handle_caught_up();
         Ok(())
     }

@@ -50,9 +50,9 @@ def test_a_message_that_came_while_an_equal_one_was_cancelled_is_stored(size: in
     sds = SdsConfig(message_id="content-sha256")
     alice, bob = machine("alice", sds=sds), machine("bob", sds=sds)
     contents = segment(random.Random(3).randbytes(size), replace(SEGMENTATION, enable_reed_solomon=False))
-    alice.send("of alice", contents, NOW, contents_needed=len(contents))
-    bob.send("of bob", contents, NOW, contents_needed=len(contents))
-    assert bob.cancel("of bob", NOW)
+    alice.send("of alice", contents, contents_needed=len(contents))
+    bob.send("of bob", contents, contents_needed=len(contents))
+    assert bob.cancel("of bob")
     while (transmit := alice.poll_transmit(NOW)) is not None:
         bob.handle_message(transmit.payload, NOW)
     disk: Disk = {}
@@ -69,7 +69,7 @@ def test_a_message_that_came_while_an_equal_one_was_cancelled_is_stored(size: in
 def test_a_stored_segment_that_is_refused_after_a_restart_is_as_if_it_had_not_come(change: str) -> None:
     alice, bob = machine("alice"), machine("bob")
     contents = segment(random.Random(3).randbytes(4_000), SEGMENTATION)
-    alice.send("a" * 32, contents, NOW, contents_needed=4)
+    alice.send("a" * 32, contents, contents_needed=4)
     transmit = alice.poll_transmit(NOW)
     assert transmit is not None
     assert bob.handle_message(transmit.payload, NOW)
@@ -92,7 +92,7 @@ def test_a_stored_segment_that_is_refused_after_a_restart_is_as_if_it_had_not_co
 def test_segments_that_come_in_several_lives_are_stored_beside_each_other() -> None:
     alice, bob = machine("alice"), machine("bob")
     payload = random.Random(3).randbytes(4_000)
-    alice.send("a" * 32, segment(payload, replace(SEGMENTATION, enable_reed_solomon=False)), NOW, contents_needed=4)
+    alice.send("a" * 32, segment(payload, replace(SEGMENTATION, enable_reed_solomon=False)), contents_needed=4)
     disk: Disk = {}
     for count in range(1, 4):
         transmit = alice.poll_transmit(NOW)
@@ -128,7 +128,7 @@ def test_a_call_in_the_middle_of_another_one_raises_and_does_not_wait_for_itself
     alice, bob = machine("alice"), machine("bob", rng=rng)
     made.append(bob)
     # The delay of an acknowledgement is drawn.
-    alice.send("a" * 32, segment(b"x", SEGMENTATION), NOW, contents_needed=1)
+    alice.send("a" * 32, segment(b"x", SEGMENTATION), contents_needed=1)
     transmit = alice.poll_transmit(NOW)
     assert transmit is not None
     bob.handle_message(transmit.payload, NOW)
@@ -141,7 +141,7 @@ def test_threads_that_share_a_machine_take_turns() -> None:
     bob = machine("bob")
     alice = machine("alice")
     contents = segment(random.Random(3).randbytes(200_000), replace(SEGMENTATION, segment_size_bytes=8_192))
-    alice.send("a" * 32, contents, NOW, contents_needed=len(contents))
+    alice.send("a" * 32, contents, contents_needed=len(contents))
     wires = []
     while (transmit := alice.poll_transmit(NOW)) is not None:
         wires.append(transmit.payload)
@@ -173,7 +173,7 @@ def test_messages_that_are_taken_in_together_are_as_if_they_came_one_by_one() ->
     arrivals = []
     for number in range(40):
         contents = segment(b"%d" % number * 300, SEGMENTATION)
-        alice.send(f"{number:032x}", contents, NOW, contents_needed=1)
+        alice.send(f"{number:032x}", contents, contents_needed=1)
         while (transmit := alice.poll_transmit(NOW)) is not None:
             arrivals.append(Arrival(transmit.payload, b"hash of %d" % len(arrivals), 0, None, False))
             alice.handle_transmitted(transmit.transmit_id, arrivals[-1].message_hash, NOW)
@@ -188,7 +188,7 @@ def test_messages_that_are_taken_in_together_are_as_if_they_came_one_by_one() ->
 
 def test_what_is_wrong_with_one_of_several_messages_is_raised_before_any_is_taken_in() -> None:
     alice, bob = machine("alice"), machine("bob")
-    alice.send(f"{1:032x}", segment(b"content", SEGMENTATION), NOW, contents_needed=1)
+    alice.send(f"{1:032x}", segment(b"content", SEGMENTATION), contents_needed=1)
     transmit = alice.poll_transmit(NOW)
     assert transmit is not None
     sound = Arrival(transmit.payload, b"hash", 0, None, False)

@@ -27,7 +27,7 @@ def machine(sender_id: str) -> ChannelMachine:
 def forged(sender_id: str, send_id: str, contents: list[bytes], now: Now, needed: int = 1) -> list[bytes]:
     """Messages that somebody says under the id of a send of another participant."""
     forger = machine(sender_id)
-    forger.send(send_id, contents, now, contents_needed=needed)
+    forger.send(send_id, contents, contents_needed=needed)
     messages = []
     while (transmit := forger.poll_transmit(now)) is not None:
         messages.append(transmit.payload)
@@ -46,12 +46,12 @@ class Twins:
     def handle_message(self, data: bytes, now: Now) -> None:
         assert self.stored.handle_message(data, now) == self.dropped.handle_message(data, now)
 
-    def send(self, send_id: str, contents: list[bytes], needed: int, now: Now) -> None:
+    def send(self, send_id: str, contents: list[bytes], needed: int) -> None:
         for twin in (self.stored, self.dropped):
-            twin.send(send_id, contents, now, contents_needed=needed)
+            twin.send(send_id, contents, contents_needed=needed)
 
-    def cancel(self, send_id: str, now: Now) -> None:
-        assert self.stored.cancel(send_id, now) == self.dropped.cancel(send_id, now)
+    def cancel(self, send_id: str) -> None:
+        assert self.stored.cancel(send_id) == self.dropped.cancel(send_id)
 
     def run(self, now: Now, *, fails: bool) -> list[bytes]:
         """Everything that is due; what leaves."""
@@ -106,12 +106,12 @@ def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_store
             parity = replace(SEGMENTATION, enable_reed_solomon=rng.random() < 0.5)
             contents = segment(payload, parity)
             send_id = f"{rng.getrandbits(128):032x}"
-            one.send(send_id, contents, -(-len(payload) // 640), now)
+            one.send(send_id, contents, -(-len(payload) // 640))
             if rng.random() < 0.3:
                 rival = segment(rng.randbytes(len(payload)), SEGMENTATION)
                 on_the_way += [(other, data) for other in twins for data in forged(one.name, send_id, rival, now)]
         elif action < 0.2:
-            one.cancel(f"{rng.getrandbits(128):032x}", now)
+            one.cancel(f"{rng.getrandbits(128):032x}")
         elif action < 0.6:
             for data in one.run(now, fails=rng.random() < 0.1):
                 on_the_way += [(other, data) for other in twins if other is not one and rng.random() < 0.8]

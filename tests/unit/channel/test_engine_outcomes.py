@@ -40,9 +40,9 @@ def new_engine() -> Engine:
     return engine
 
 
-def send(engine: Engine, send_id: str, now: Now) -> None:
+def send(engine: Engine, send_id: str) -> None:
     contents = segment(send_id.encode(), CONFIG.segmentation)
-    engine.machine.submit(send_id, f"request {send_id}", "m", contents, now, data_count=1)
+    engine.machine.submit(send_id, f"request {send_id}", "m", contents, data_count=1)
 
 
 def transmits(engine: Engine, now: Now) -> dict[str | None, Transmit]:
@@ -55,7 +55,7 @@ def transmits(engine: Engine, now: Now) -> dict[str | None, Transmit]:
 
 def outcomes_of_two(engine: Engine) -> tuple[list[DispatchOutcome], Now]:
     """The first message left and goes again in vain; the second left just now."""
-    send(engine, FIRST, at(0))
+    send(engine, FIRST)
     engine.on_outcomes([Propagated(transmits(engine, at(0))[FIRST], b"hash")], at(0))
     now_ms = 0
     for _ in range(2):
@@ -64,7 +64,7 @@ def outcomes_of_two(engine: Engine) -> tuple[list[DispatchOutcome], Now]:
         if now_ms == 2 * TIMEOUT_MS:
             engine.machine.announce_failure()
             engine.on_outcomes([DispatchFailed(again, "down")], at(now_ms))
-    send(engine, SECOND, at(now_ms))
+    send(engine, SECOND)
     second = transmits(engine, at(now_ms))[SECOND]
     engine.own_sends.poll_events()
     engine.machine.announce_failure()

@@ -44,7 +44,7 @@ def machine(
 
 def send_real(alice: ChannelMachine) -> OwnSends:
     """Alice sends `REAL`, in three segments."""
-    alice.submit(SEND, "request", "m", segment(REAL, SEGMENTATION), at(0), data_count=3)
+    alice.submit(SEND, "request", "m", segment(REAL, SEGMENTATION), data_count=3)
     return alice.own_sends()
 
 
@@ -125,7 +125,7 @@ def test_a_small_message_in_the_place_of_a_part_says_nothing_of_the_other_parts(
 def test_a_segment_for_which_there_was_no_room_is_not_acknowledged_and_may_come_again() -> None:
     limits = ReassemblyLimits(candidates_per_slot_max=1)
     alice, bob = machine("alice"), machine("bob", replace(SEGMENTATION, limits=limits))
-    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    alice.send(SEND, segment(REAL, SEGMENTATION), contents_needed=3)
     parts = left(alice, at(0))
     content = segment(REAL, SEGMENTATION)[1]
     false = content[:300] + bytes(100) + content[400:]
@@ -146,7 +146,7 @@ def test_what_follows_a_segment_for_which_there_was_no_room_waits_for_it() -> No
         buffered_bytes_max=10_000, buffered_bytes_per_sender_max=10_000, unauthenticated_share=0.05
     )
     alice, bob = machine("alice"), machine("bob", replace(SEGMENTATION, limits=limits))
-    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    alice.send(SEND, segment(REAL, SEGMENTATION), contents_needed=3)
     assert not bob.handle_message(left(alice, at(0))[0], at(0))
     after = SdsMessage(
         sender_id="carol",
@@ -168,7 +168,7 @@ def test_only_who_is_proven_to_be_the_sender_has_the_room_of_who_is_proven(prove
     )
     chosen = replace(SEGMENTATION, limits=limits)
     alice, bob = machine("alice"), machine("bob", chosen)
-    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    alice.send(SEND, segment(REAL, SEGMENTATION), contents_needed=3)
     data = left(alice, at(0))[0]
     assert bob.handle_message(data, at(0), authenticated_sender=proven) == is_kept
     assert bob.receiving_stats()["sets_held"] == is_kept
@@ -202,7 +202,7 @@ def test_whoever_observes_segments_sees_the_place_of_each(wire_format: SegmentWi
     """Parity of `draft` says of its place only what its id does."""
     chosen = replace(SEGMENTATION, wire_format=wire_format, enable_reed_solomon=True, parity_rate=1.0)
     alice, bob = machine("alice"), machine("bob", chosen)
-    alice.send(SEND, segment(REAL, chosen), at(0), contents_needed=3)
+    alice.send(SEND, segment(REAL, chosen), contents_needed=3)
     parts = left(alice, at(0))
     for place in (4, 0):
         bob.handle_message(parts[place], at(0), observed=True)
@@ -213,7 +213,7 @@ def test_whoever_observes_segments_sees_the_place_of_each(wire_format: SegmentWi
 def test_a_segment_of_a_message_that_could_never_be_held_is_not_acknowledged() -> None:
     limits = ReassemblyLimits(buffered_bytes_max=2_000, buffered_bytes_per_sender_max=2_000)
     alice, bob = machine("alice"), machine("bob", replace(SEGMENTATION, limits=limits))
-    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    alice.send(SEND, segment(REAL, SEGMENTATION), contents_needed=3)
     assert bob.handle_message(left(alice, at(0))[0], at(0))
     assert bob.receiving_stats()["Oversized"] == 1
     assert not bob.holds(f"{SEND}.0")
@@ -253,7 +253,7 @@ def test_a_false_message_in_one_segment_is_not_held() -> None:
 def test_parity_of_a_message_that_an_earlier_life_delivered_makes_it_no_second_time() -> None:
     chosen = replace(SEGMENTATION, enable_reed_solomon=True, parity_rate=1.0)
     alice, bob = machine("alice"), machine("bob", chosen)
-    alice.send(SEND, segment(REAL, chosen), at(0), contents_needed=3)
+    alice.send(SEND, segment(REAL, chosen), contents_needed=3)
     parts = left(alice, at(0))
     assert len(parts) == 6
     for data in parts[:3]:

@@ -140,7 +140,7 @@ def segments(first_parity: int = 0) -> list[bytes]:
     """Alice's messages that bring it."""
     alice = Member("alice")
     contents, reserve = segment_on_demand(PAYLOAD, PARAMETERS, first_parity * 1_000_000 // DATA)
-    alice.machine.send(SEND, contents, at(0), contents_needed=DATA, reserve=reserve)
+    alice.machine.send(SEND, contents, contents_needed=DATA, reserve=reserve)
     alice.step(0)
     return [sent.payload for _, sent in alice.sent]
 
@@ -197,7 +197,7 @@ def test_where_members_make_none_or_where_it_is_late_contents_are_named(name: st
 def test_where_the_sender_announced_no_parity_contents_are_named() -> None:
     alice, carol = Member("alice"), Member("carol")
     contents = segment(PAYLOAD, replace(SEGMENTATION, enable_reed_solomon=False))
-    alice.machine.send(SEND, contents, at(0), contents_needed=DATA)
+    alice.machine.send(SEND, contents, contents_needed=DATA)
     alice.step(0)
     carol.hear(0, *(sent.payload for _, sent in alice.sent[4:]))
     carol.run(2 * T_MAX_MS)
@@ -378,7 +378,7 @@ def test_who_has_it_answers_though_it_waits_for_what_it_follows() -> None:
     alice = Member("alice")
     alice.hear(0, message("carol", f"{'0c' * 16}.0", content=b"none of ours"))
     alice.hear(0, *[sent.payload for _, sent in earlier().sent])
-    alice.machine.send(SEND, contents, at(0), contents_needed=DATA, reserve=reserve)
+    alice.machine.send(SEND, contents, contents_needed=DATA, reserve=reserve)
     alice.step(0)
     bob.hear(0, *(sent.payload for _, sent in alice.sent))
     assert not bob.is_whole
@@ -389,7 +389,7 @@ def earlier() -> Member:
     """Carol, who sent a message that Alice follows and Bob lacks."""
     carol = Member("carol")
     contents, _ = segment_on_demand(b"earlier", PARAMETERS, 0)
-    carol.machine.send("0c" * 16, contents, at(0), contents_needed=1)
+    carol.machine.send("0c" * 16, contents, contents_needed=1)
     carol.step(0)
     return carol
 
@@ -403,7 +403,7 @@ def test_who_is_of_another_group_leaves_the_answer_to_those_of_the_senders() -> 
 def test_the_sender_itself_answers_first() -> None:
     alice = Member("alice")
     contents, reserve = segment_on_demand(PAYLOAD, PARAMETERS, 0)
-    alice.machine.send(SEND, contents, at(0), contents_needed=DATA, reserve=reserve)
+    alice.machine.send(SEND, contents, contents_needed=DATA, reserve=reserve)
     alice.step(0)
     for name in NAMES:
         has_all = [HistoryEntry(f"{SEND}.9999", None, "alice")]
@@ -512,7 +512,7 @@ def test_answers_keep_a_pace_in_which_making_them_counts() -> None:
     questions = []
     for number in range(3):
         send_id = f"{number:032x}"
-        alice.machine.send(send_id, contents, at(0), contents_needed=100, reserve=reserve)
+        alice.machine.send(send_id, contents, contents_needed=100, reserve=reserve)
         entry = HistoryEntry(f"{send_id}.{9_999 - count}", b"*\0", "alice")
         questions.append(message("carol", f"asks {number}", repair_request=[entry]))
     alice.step(0)
@@ -632,7 +632,7 @@ def test_parity_of_members_takes_the_room_of_nothing() -> None:
     for sender in ("frank", "grace", "heidi"):
         other = Member(sender)
         contents, reserve = segment_on_demand(random.Random(sender).randbytes(DATA * 512), PARAMETERS, 0)
-        other.machine.send(sender.encode().hex().ljust(32, "0"), contents, at(0), contents_needed=DATA, reserve=reserve)
+        other.machine.send(sender.encode().hex().ljust(32, "0"), contents, contents_needed=DATA, reserve=reserve)
         other.step(0)
         carol.hear(0, other.sent[0][1].payload)
     before = carol.machine.receiving_stats()

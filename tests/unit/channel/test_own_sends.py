@@ -52,7 +52,7 @@ class Conversation:
         self.sends: OwnSends = self.alice.own_sends()
         contents = segment(random.Random(3).randbytes(900 * data_count), segmentation)
         self.content_count = len(contents)
-        self.alice.submit(SEND, REQUEST, MESSAGE, contents, at(0), data_count=data_count)
+        self.alice.submit(SEND, REQUEST, MESSAGE, contents, data_count=data_count)
         self.payloads: list[bytes] = []
         self.transmit_ids: list[int] = []
         self.now_ms = 0

@@ -42,7 +42,7 @@ def test_what_its_sender_repeats_is_said_again_unless_it_was_said_lately(
 
 def test_what_waits_for_more_is_counted_on_though_a_store_repeats_it_or_it_was_said_lately() -> None:
     alice, bob = Party("alice", sync=quiet_sync()), Party("bob", sync=quiet_sync())
-    alice.machine.send(SEND, contents_of("text", 9, 9), at(0), contents_needed=9, reserve=5)
+    alice.machine.send(SEND, contents_of("text", 9, 9), contents_needed=9, reserve=5)
     wires = [transmit.payload for transmit in alice.drain(at(0))]
     for data in wires[:5]:
         hear(bob, data)

@@ -78,7 +78,7 @@ def waiting(first_parity: int, *receivers: str) -> Sender:
     parameters = native_parameters(SegmentationConfig(segment_size_bytes=512))
     contents, reserve = segment_on_demand(PAYLOAD, parameters, first_parity * 1_000_000 // DATA)
     assert (len(contents), reserve) == (DATA + first_parity, DATA - first_parity)
-    alice.machine.send(SEND, contents, at(0), contents_needed=DATA, reserve=reserve)
+    alice.machine.send(SEND, contents, contents_needed=DATA, reserve=reserve)
     return alice
 
 
@@ -463,7 +463,7 @@ def test_restarts_use_up_no_retransmission(restarts: int) -> None:
 
 def test_what_follows_a_cancelled_send_names_nothing_that_nobody_keeps() -> None:
     alice = but(waiting(3), 10, 11, 12)
-    assert alice.machine.cancel(SEND, at(0))
+    assert alice.machine.cancel(SEND)
     alice.send("after", at(1))
     after = [SdsMessage.decode(transmit.payload) for transmit in alice.drain(at(1))]
     assert [entry.message_id for wire in after if wire is not None for entry in wire.causal_history] == []

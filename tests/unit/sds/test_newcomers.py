@@ -37,7 +37,7 @@ def hear(party: Party, data: bytes, monotonic_ms: int) -> None:
 
 def without(party: Party, monotonic_ms: int) -> Party:
     """The store does not have the past."""
-    party.machine.handle_irretrievable([PAST.message_id], at(monotonic_ms))
+    party.machine.handle_irretrievable([PAST.message_id])
     party.drain(at(monotonic_ms))
     return party
 
@@ -64,7 +64,7 @@ def test_a_newcomer_waits_for_the_past_no_longer_than_retries_last() -> None:
 
 def test_who_was_told_everything_waits_the_whole_lost_timeout() -> None:
     bob = newcomer()
-    bob.machine.handle_caught_up(at(0))
+    bob.machine.handle_caught_up()
     hear(bob, message("alice", 2, PAST), 0)
     assert released_ms(without(bob, 10), 0) == LOST_MS
 

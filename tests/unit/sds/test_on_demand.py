@@ -27,7 +27,7 @@ class Sender(Party):
         sds = replace(LOGOS.sds, back_off_percent=back_off_percent)
         super().__init__("alice", sds=sds, sync=quiet_sync(), delivered_when=delivered_when)
         contents = contents_of("text", COUNT, COUNT)
-        self.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=reserve)
+        self.machine.send(SEND, contents, contents_needed=COUNT, reserve=reserve)
         self.wanted: list[tuple[int, int]] = []
         self.asked: list[int] = []
         self.again: list[tuple[int, int]] = []
@@ -157,7 +157,7 @@ def test_nothing_is_made_for_who_has_all() -> None:
 def test_nobody_takes_an_id_that_a_content_of_ours_has_or_will_have(ordinal: int, taken: bool) -> None:
     alice = Party("alice", sync=quiet_sync())
     contents = contents_of("text", COUNT, COUNT)
-    alice.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=RESERVE)
+    alice.machine.send(SEND, contents, contents_needed=COUNT, reserve=RESERVE)
     alice.machine.handle_message(message(0, sender="mallory", message_id=f"{SEND}.{ordinal}"), at(0))
     events = list(iter(alice.machine.poll_event, None))
     assert [event for event in events if isinstance(event, MessageDropped)] == ([] if taken else [DUPLICATE])

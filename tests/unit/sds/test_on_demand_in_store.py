@@ -26,7 +26,7 @@ class Sender(Party):
     def __init__(self, delivered_when: DeliveredWhen) -> None:
         super().__init__("alice", sync=quiet_sync(), delivered_when=delivered_when)
         contents = contents_of("text", COUNT, COUNT)
-        self.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=RESERVE)
+        self.machine.send(SEND, contents, contents_needed=COUNT, reserve=RESERVE)
         self.asked: list[int] = []
         self.wanted: list[tuple[int, int]] = []
         self.again: list[int] = []
@@ -78,7 +78,7 @@ def test_while_a_store_has_it_and_nobody_is_there_nobody_is_asked_but_with_a_pro
 
 def test_an_acknowledgement_that_was_lost_is_asked_for_while_a_store_has_it() -> None:
     alice, bob = Party("alice", sync=quiet_sync(), delivered_when=BOB), Party("bob", sync=quiet_sync())
-    alice.machine.send(SEND, contents_of("text", COUNT, COUNT), at(0), contents_needed=COUNT, reserve=RESERVE)
+    alice.machine.send(SEND, contents_of("text", COUNT, COUNT), contents_needed=COUNT, reserve=RESERVE)
     lost = 0
     for now_ms in range(0, PERIOD_MS + 2 * WINDOW_MS, WINDOW_MS // 10):
         now = at(now_ms)

@@ -15,7 +15,7 @@ def test_a_repair_is_asked_for_answered_once_and_suppressed() -> None:
     group = parties("alice", "bob", "carol", "dave", sync=quiet_sync(), sds=sds)
     # Dave never hears the message from alice; bob and carol hold it, and alice is gone afterwards.
     exchange = Exchange(group, lose=lambda name, transmit: name == "dave" and transmit.message_id == first)
-    group[3].machine.handle_caught_up(at(0))
+    group[3].machine.handle_caught_up()
     first = f"{group[0].send('first', at(0))}.0"
     exchange.run(10_000)
     exchange.parties = group[1:]
@@ -33,7 +33,7 @@ def test_a_repair_is_asked_for_answered_once_and_suppressed() -> None:
 
 def test_an_unanswered_repair_is_asked_for_again() -> None:
     dave = Party("dave", sync=quiet_sync())
-    dave.machine.handle_caught_up(at(0))
+    dave.machine.handle_caught_up()
     gone = HistoryEntry(f"{1:032x}.0", None, "alice")
     told = SdsMessage(
         sender_id="bob", message_id="sync-1", channel_id="room", lamport_timestamp=1, causal_history=[gone]

@@ -196,7 +196,7 @@ def test_each_of_several_names_is_waited_for() -> None:
 def test_what_others_name_of_a_send_that_is_partly_here_is_asked_for(content_count: int | None) -> None:
     alice, bob, carol = (Party(name).machine for name in ("alice", "bob", "carol"))
     send_id = "5" * 32
-    alice.send(send_id, contents_of("x", 3, 3), at(0), contents_needed=3)
+    alice.send(send_id, contents_of("x", 3, 3), contents_needed=3)
     sent = []
     while (transmit := alice.poll_transmit(at(0))) is not None:
         sent.append(transmit)
@@ -223,7 +223,7 @@ def test_what_others_name_of_a_send_that_is_partly_here_is_asked_for(content_cou
 def test_what_the_nearest_receiver_holds_is_sent_again_once_another_is_nearer(waits_as_due: bool) -> None:
     machine = Party("alice").machine
     send_id = "5" * 32
-    machine.send(send_id, contents_of("x", 3, 3), at(0), contents_needed=3)
+    machine.send(send_id, contents_of("x", 3, 3), contents_needed=3)
     left: list[int | None] = []
 
     def pass_time(until_ms: int) -> None:
@@ -374,8 +374,8 @@ def test_a_sync_repeats_an_acknowledgement_twice_and_not_what_another_gave() -> 
 def test_an_ephemeral_message_that_waits_is_taken_back_alone() -> None:
     alice = Party("alice", sync=quiet_sync())
     for number in range(3):
-        alice.machine.send_ephemeral(f"{number:032x}", b"m%d" % number, at(0))
-    assert alice.machine.cancel(f"{1:032x}", at(0))
-    assert not alice.machine.cancel(f"{1:032x}", at(0))
+        alice.machine.send_ephemeral(f"{number:032x}", b"m%d" % number)
+    assert alice.machine.cancel(f"{1:032x}")
+    assert not alice.machine.cancel(f"{1:032x}")
     assert [transmit.send_id for transmit in alice.drain(at(0))] == [f"{0:032x}", f"{2:032x}"]
-    assert not alice.machine.cancel(f"{0:032x}", at(0))
+    assert not alice.machine.cancel(f"{0:032x}")

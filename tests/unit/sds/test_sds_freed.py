@@ -20,7 +20,7 @@ def test_a_dropped_machine_lets_go_of_sends_under_way_and_messages_that_wait() -
     alice, bob = Party("alice"), Party("bob")
     contents = [b"0/1/1|" + bytes([number]) * LENT_BYTES for number in range(3)]
     for number in range(3):
-        bob.machine.send(send_id(f"own {number}"), [contents[number]], at(0), contents_needed=1)
+        bob.machine.send(send_id(f"own {number}"), [contents[number]], contents_needed=1)
     alice.send("before", at(0))
     alice.send("after" * LENT_BYTES, at(0))
     payloads = [bytes(transmit.payload) for transmit in alice.drain(at(0))]
@@ -41,8 +41,8 @@ def test_a_cancelled_send_is_let_go_while_the_machine_lives() -> None:
     alice = Party("alice")
     content = b"0/1/1|" + bytes(LENT_BYTES)
     before = sys.getrefcount(content)
-    alice.machine.send(send_id("cancelled"), [content], at(0), contents_needed=1)
+    alice.machine.send(send_id("cancelled"), [content], contents_needed=1)
     assert sys.getrefcount(content) > before
-    assert alice.machine.cancel(send_id("cancelled"), at(0))
+    assert alice.machine.cancel(send_id("cancelled"))
     alice.drain(at(0))
     assert sys.getrefcount(content) == before

@@ -275,7 +275,7 @@ def test_our_own_messages_are_ignored_and_an_impostor_is_told() -> None:
     for transmit in bob.drain(at(0)):
         hear(alice, transmit.payload)
     alice.send("hello", at(0))
-    alice.machine.send_ephemeral("e" * 32, b"0/1/1|typing", at(0))
+    alice.machine.send_ephemeral("e" * 32, b"0/1/1|typing")
     alice.drain(at(0))
     alice.drain(at(61_000))
     assert {transmit.kind for transmit in alice.transmitted} >= {TransmitKind.SYNC, TransmitKind.EPHEMERAL}
@@ -304,7 +304,7 @@ def test_other_channels_are_isolated() -> None:
 
 def test_ephemeral_messages_leave_no_trace_and_come_once() -> None:
     alice, bob = Party("alice"), Party("bob")
-    message_id = alice.machine.send_ephemeral("e" * 32, b"0/1/1|typing", at(0))
+    message_id = alice.machine.send_ephemeral("e" * 32, b"0/1/1|typing")
     (transmit,) = alice.drain(at(0))
     for _ in range(2):
         hear(bob, transmit.payload)
@@ -342,15 +342,15 @@ def test_mistakes_of_the_user_are_refused_at_once() -> None:
     machine = alice.machine
     for send_id in ("short", "G" * 32, "A" * 32):
         with pytest.raises(ConfigError, match="32 lower-case hex"):
-            machine.send(send_id, [b"x"], at(0), contents_needed=1)
+            machine.send(send_id, [b"x"], contents_needed=1)
     for contents, needed in (([], 1), ([b"x"], 2), ([b"x"], 0)):
         with pytest.raises(ConfigError, match="contents"):
-            machine.send("a" * 32, contents, at(0), contents_needed=needed)
+            machine.send("a" * 32, contents, contents_needed=needed)
     with pytest.raises(ConfigError, match="empty"):
-        machine.send("a" * 32, [b"x", b""], at(0), contents_needed=1)
-    machine.send("a" * 32, [b"x"], at(0), contents_needed=1)
+        machine.send("a" * 32, [b"x", b""], contents_needed=1)
+    machine.send("a" * 32, [b"x"], contents_needed=1)
     with pytest.raises(ConfigError, match="in use"):
-        machine.send("a" * 32, [b"x"], at(0), contents_needed=1)
+        machine.send("a" * 32, [b"x"], contents_needed=1)
     sds, sync = SdsConfig(), SyncConfig()
     for given, said in (((sync, sds), "config is a SyncConfig: .* SdsConfig"), ((sds, None), "sync is a NoneType")):
         swapped: Any = given

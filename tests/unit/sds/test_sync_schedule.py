@@ -55,7 +55,7 @@ def of_system() -> MessageChannel:
 
 
 def send_one(alice: MessageChannel, number: int) -> None:
-    alice.send(f"{number:032x}", [b"content"], at(0), contents_needed=1)
+    alice.send(f"{number:032x}", [b"content"], contents_needed=1)
     while alice.poll_transmit(at(0)) is not None:
         pass
 
@@ -103,7 +103,7 @@ def test_the_next_sync_is_drawn_anew(share: float) -> None:
 
     alice = machine(share)
     assert sync_due_ms(alice) == drawn(1.0)
-    alice.send(f"{2:032x}", [b"content"], at(1_000), contents_needed=1)
+    alice.send(f"{2:032x}", [b"content"], contents_needed=1)
     transmit = alice.poll_transmit(at(1_000), {TransmitKind.FIRST})
     assert transmit is not None
     assert sync_due_ms(alice) == 1_000 + drawn(1.0)
@@ -166,7 +166,7 @@ def test_two_syncs_keep_the_interval_and_the_random_part_comes_on_top(sent: bool
     now = at(sync_due_ms(alice))
     if sent:
         # An empty sync is not sent.
-        alice.send(f"{2:032x}", [b"content"], at(0), contents_needed=1)
+        alice.send(f"{2:032x}", [b"content"], contents_needed=1)
         assert alice.poll_transmit(at(0), {TransmitKind.FIRST}) is not None
         assert alice.poll_transmit(now, {TransmitKind.SYNC}) is not None
     else:

@@ -44,7 +44,7 @@ def waiting(party: Party) -> Party:
     # Heard before, so that alice's cause is not taken for older than bob.
     party.machine.handle_message(message("alice", 9, content=b"0/1/1|earlier"), at(0))
     party.drain(at(0))
-    party.machine.handle_caught_up(at(0))
+    party.machine.handle_caught_up()
     party.machine.handle_message(message("alice", 2, CAUSE), at(1))
     party.drain(at(1))
     return party

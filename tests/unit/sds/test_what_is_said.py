@@ -29,7 +29,7 @@ def decoded(transmit: Transmit) -> SdsMessage:
 def on_demand(count: int) -> list[Transmit]:
     """Contents of a send of alice that can have more of them."""
     alice = Party("alice", sync=quiet_sync())
-    alice.machine.send(SEND, contents_of("text", count, count), at(0), contents_needed=count, reserve=5)
+    alice.machine.send(SEND, contents_of("text", count, count), contents_needed=count, reserve=5)
     return alice.drain(at(0))
 
 
@@ -147,7 +147,7 @@ def test_a_store_is_believed_of_what_is_older_than_a_first_life_alone(restart: b
         hear(bob, message(0, sender="carol"))
         bob = bob.restarted(at(1))
     hear(bob, message(1, content=b"0/1/1|after", history=[HistoryEntry(f"{SEND}.0")]), 2)
-    bob.machine.handle_irretrievable([f"{SEND}.0"], at(2))
+    bob.machine.handle_irretrievable([f"{SEND}.0"])
     bob.drain(at(2))
     assert ("after" in bob.delivered) is not restart
 
@@ -275,7 +275,7 @@ def test_others_speak_for_who_lacks_no_more_where_each_is_to_have_it_and_its_sen
 ) -> None:
     alice, bob = (Party(name, sync=quiet_sync(), delivered_when=delivered_when) for name in ("alice", "bob"))
     contents = contents_of("text", COUNT, COUNT)
-    alice.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=5 * counts)
+    alice.machine.send(SEND, contents, contents_needed=COUNT, reserve=5 * counts)
     for transmit in alice.drain(at(0))[:-3]:
         hear(bob, transmit.payload)
     hear(bob, says_it_lacks("carol", 5), GAP_MS)
@@ -311,7 +311,7 @@ def further(number: int) -> bytes:
 
 def test_to_a_sender_that_does_not_count_more_is_named_as_it_comes() -> None:
     alice, bob = Party("alice", sync=quiet_sync()), Party("bob", sync=quiet_sync())
-    alice.machine.send(SEND, contents_of("text", COUNT, COUNT), at(0), contents_needed=COUNT)
+    alice.machine.send(SEND, contents_of("text", COUNT, COUNT), contents_needed=COUNT)
     for transmit in alice.drain(at(0)):
         hear(bob, transmit.payload)
     *_, (said_ms, _) = syncs(bob, 0, 4 * WINDOW_MS)
@@ -355,7 +355,7 @@ def first_filter_ms(*, counts: bool = True, repeats: bool = False, heard_until_m
     bob = Party("bob", sync=quiet_sync())
     alice = Party("alice", sync=quiet_sync())
     contents = contents_of("text", COUNT, COUNT)
-    alice.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=5 if counts else 0)
+    alice.machine.send(SEND, contents, contents_needed=COUNT, reserve=5 if counts else 0)
     first, *others = alice.drain(at(0))
     # A sync leaves with what its sender delivered.
     hear(bob, message(1, sender="dave"))

@@ -113,7 +113,7 @@ def test_what_leaves_of_a_message_that_is_delivered_already_names_what_the_rest_
 ) -> None:
     alice = Party("alice", sync=quiet_sync(), delivered_when=delivered_when)
     hear(alice, message(1, sender="bob"))
-    alice.machine.send(SEND, contents_of("text", 4, 4), at(0), contents_needed=4, reserve=2)
+    alice.machine.send(SEND, contents_of("text", 4, 4), contents_needed=4, reserve=2)
     left: list[Transmit] = []
     for _ in range(4):
         transmit = alice.machine.poll_transmit(at(0))
@@ -170,7 +170,7 @@ def test_what_left_of_a_message_that_was_cancelled_meanwhile_is_kept_where_other
     send_id = alice.send("parts", at(0), 2, 2)
     first = alice.machine.poll_transmit(at(0))
     assert first is not None
-    assert alice.machine.cancel(send_id, at(0))
+    assert alice.machine.cancel(send_id)
     alice.machine.handle_transmitted(first.transmit_id, None, at(0))
     alice.drain(at(0))
     kept = [key for kind, key in alice.records if kind == "sds.message"]

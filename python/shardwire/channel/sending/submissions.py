@@ -11,7 +11,7 @@ from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.message_sizes import too_large_text
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED, Prepared
 from shardwire.errors import ConfigError, QueueFullError
-from shardwire.sds import Now, TransmitKind
+from shardwire.sds import TransmitKind
 
 Settled = Callable[[Exception | None], None]
 
@@ -78,7 +78,7 @@ class Submissions:
         # Taken in one step: views of a channel are read from other threads too.
         return queued_bytes + sum(entry.size_bytes for entry in tuple(self._waiting)) if self._waiting else queued_bytes
 
-    def submit(self, submission: Submission, now: Now) -> None:
+    def submit(self, submission: Submission) -> None:
         """Registers a message, now or when there is room for it."""
         if not submission.prepared.contents:
             self._fail(submission, EMPTY_REFUSED)
@@ -88,7 +88,7 @@ class Submissions:
             submission.settled(self._queue_full(size_bytes, self.queued_bytes + size_bytes))
             return
         self._waiting.append(submission)
-        self.register_waiting(now)
+        self.register_waiting()
 
     def _queue_full(self, size_bytes: int, queued_bytes: int) -> QueueFullError:
         limit = f"RateLimitConfig.queue_bytes_max is {self._queue_bytes_max}"
@@ -116,13 +116,13 @@ class Submissions:
         if not self._is_stored:
             submission.settled(None)
 
-    def register_waiting(self, now: Now) -> None:
+    def register_waiting(self) -> None:
         """Registers what waits, for as long as there is room."""
         machine = self._machine
         while self._waiting and machine.has_room() and self._fits(self._waiting[0].size_bytes, machine.queued_bytes):
-            self._register(self._waiting.popleft(), now)
+            self._register(self._waiting.popleft())
 
-    def _register(self, submission: Submission, now: Now) -> None:
+    def _register(self, submission: Submission) -> None:
         prepared = submission.prepared
         size_bytes = max(map(len, prepared.contents))
         if self.content_bytes_max is not None and size_bytes > self.content_bytes_max:
@@ -135,7 +135,6 @@ class Submissions:
                 submission.request_id,
                 prepared.message_id,
                 prepared.contents,
-                now,
                 data_count=prepared.data_count,
                 reserve=prepared.reserve,
             )
