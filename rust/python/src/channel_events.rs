@@ -4,13 +4,13 @@ use pyo3::PyClassInitializer;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
-use shardwire_core::channel::{self, Event, Fault, SegmentSeen as Seen};
+use shardwire_core::channel::{self, Event};
 use shardwire_core::hex::hex;
 use shardwire_core::reassemble::Payload;
 
 use crate::fresh::new_bytes;
 use crate::sds::HistoryEntry;
-use crate::sds_events::{SdsEvent, event_object, made, output, text, transmit_kinds};
+use crate::sds_events::{SdsEvent, event_object, events, output, text, transmit_kinds};
 use crate::texts::Texts;
 
 output! {
@@ -24,110 +24,51 @@ output! {
     } (sender_id, message_id, payload, send_id = None, redelivered = false, released_ms = None)
 }
 
-output! {
-    MessageGivenUp {
-        entry: Py<HistoryEntry>,
+events! {
+    fn channel_event_object(py, Event, texts) else Event::Sds(event) => event_object(py, event, texts);
+
+    Event::MessageGivenUp(entry) => MessageGivenUp {
+        entry: Py<HistoryEntry> = Py::new(py, HistoryEntry::from(entry))?,
     } (entry)
-    : SdsEvent
-}
 
-output! {
-    SegmentSeen {
-        stage: Py<PyString>,
-        send_id: Py<PyString>,
-        ordinal: u32,
-        sender_id: Py<PyString>,
-        data_count: Option<u32>,
-        content_count: Option<u32>,
-        message_id: Option<Py<PyString>>,
+    Event::Segment(seen) => SegmentSeen {
+        stage: Py<PyString> = texts.word(py, seen.stage.name()),
+        send_id: Py<PyString> = texts.send(py, &seen.send_id),
+        ordinal: u32 = seen.ordinal,
+        sender_id: Py<PyString> = texts.sender(py, &seen.sender_id),
+        data_count: Option<u32> = seen.data_count,
+        content_count: Option<u32> = seen.content_count,
+        message_id: Option<Py<PyString>> = seen.message_id.as_ref().map(|name| text(py, name)),
     } (stage, send_id, ordinal, sender_id, data_count = None, content_count = None, message_id = None)
-    : SdsEvent
-}
 
-output! {
-    MessageFault {
-        kind: Py<PyString>,
-        sender_id: Py<PyString>,
-        name: Py<PyString>,
-        detail: Py<PyString>,
+    Event::Fault(fault) => MessageFault {
+        kind: Py<PyString> = texts.word(py, fault.kind.name()),
+        sender_id: Py<PyString> = texts.sender(py, &fault.sender_id),
+        name: Py<PyString> = text(py, &fault.name),
+        detail: Py<PyString> = text(py, &fault.detail),
     } (kind, sender_id, name, detail)
-    : SdsEvent
-}
 
-output! {
-    TransmitFailed {
-        message_id: Py<PyString>,
-        kind: Py<PyAny>,
-        error: Py<PyString>,
-        of_node: bool,
+    Event::TransmitFailed { message_id, kind, error, of_node } => TransmitFailed {
+        message_id: Py<PyString> = text(py, &message_id),
+        kind: Py<PyAny> = transmit_kinds(py)?[kind as usize].clone_ref(py),
+        error: Py<PyString> = text(py, &error),
+        of_node: bool = of_node,
     } (message_id, kind, error, of_node)
-    : SdsEvent
-}
 
-output! {
-    NodeFailing {
-        failures: u32,
-        error: Py<PyString>,
+    Event::NodeFailing { failures, error } => NodeFailing {
+        failures: u32 = failures,
+        error: Py<PyString> = text(py, &error),
     } (failures, error)
-    : SdsEvent
-}
 
-output! {
-    NodeRecovered {
-        failures: u32,
-        told: bool,
+    Event::NodeRecovered { failures, told } => NodeRecovered {
+        failures: u32 = failures,
+        told: bool = told,
     } (failures, told)
-    : SdsEvent
-}
 
-output! {
-    NodeHolds {
-        hold_ms: i64,
-        error: Py<PyString>,
+    Event::NodeHolds { hold_ms, error } => NodeHolds {
+        hold_ms: i64 = hold_ms,
+        error: Py<PyString> = text(py, &error),
     } (hold_ms, error)
-    : SdsEvent
-}
-
-/// An event of the core as an object.
-pub fn channel_event_object<'py>(
-    py: Python<'py>,
-    event: Event,
-    texts: &mut Texts,
-) -> PyResult<Bound<'py, SdsEvent>> {
-    match event {
-        Event::Sds(event) => event_object(py, event, texts),
-        Event::MessageGivenUp(entry) => {
-            let entry = Py::new(py, HistoryEntry::from(entry))?;
-            made(py, MessageGivenUp { entry })
-        }
-        Event::Segment(seen) => made(py, segment_seen(py, &seen, texts)),
-        Event::Fault(fault) => made(py, message_fault(py, &fault, texts)),
-        Event::TransmitFailed {
-            message_id,
-            kind,
-            error,
-            of_node,
-        } => {
-            let kind = transmit_kinds(py)?[kind as usize].clone_ref(py);
-            let (message_id, error) = (text(py, &message_id), text(py, &error));
-            let failed = TransmitFailed {
-                message_id,
-                kind,
-                error,
-                of_node,
-            };
-            made(py, failed)
-        }
-        Event::NodeFailing { failures, error } => {
-            let error = text(py, &error);
-            made(py, NodeFailing { failures, error })
-        }
-        Event::NodeRecovered { failures, told } => made(py, NodeRecovered { failures, told }),
-        Event::NodeHolds { hold_ms, error } => {
-            let error = text(py, &error);
-            made(py, NodeHolds { hold_ms, error })
-        }
-    }
 }
 
 /// A message for the application as an object.
@@ -145,27 +86,6 @@ pub fn delivery_object(
         redelivered: delivery.redelivered,
         released_ms: delivery.released_ms,
     })
-}
-
-fn segment_seen(py: Python<'_>, seen: &Seen, texts: &mut Texts) -> SegmentSeen {
-    SegmentSeen {
-        stage: texts.word(py, seen.stage.name()),
-        send_id: texts.send(py, &seen.send_id),
-        ordinal: seen.ordinal,
-        sender_id: texts.sender(py, &seen.sender_id),
-        data_count: seen.data_count,
-        content_count: seen.content_count,
-        message_id: seen.message_id.as_ref().map(|name| text(py, name)),
-    }
-}
-
-fn message_fault(py: Python<'_>, fault: &Fault, texts: &mut Texts) -> MessageFault {
-    MessageFault {
-        kind: texts.word(py, fault.kind.name()),
-        sender_id: texts.sender(py, &fault.sender_id),
-        name: text(py, &fault.name),
-        detail: text(py, &fault.detail),
-    }
 }
 
 /// A payload in one object, copied once.

@@ -132,7 +132,33 @@ macro_rules! output {
     };
 }
 
-pub(crate) use output;
+/// Classes of events, each with the event of the core that becomes it and what its fields are then; and the
+/// function that makes their objects. What `else` says is made elsewhere.
+macro_rules! events {
+    (
+        fn $object:ident($py:ident, $event:ty, $texts:ident) $(else $other:pat => $elsewhere:expr)?;
+        $(
+            $pattern:pat => $name:ident { $($field:ident: $type:ty = $made:expr),+ $(,)? }
+            ($($signature:tt)*)
+        )+
+    ) => {
+        $($crate::sds_events::output! { $name { $($field: $type),+ } ($($signature)*): SdsEvent })+
+
+        /// An event of the core as an object.
+        pub fn $object<'py>(
+            $py: Python<'py>,
+            event: $event,
+            $texts: &mut Texts,
+        ) -> PyResult<Bound<'py, SdsEvent>> {
+            match event {
+                $($pattern => $crate::sds_events::made($py, $name { $($field: $made),+ }),)+
+                $($other => $elsewhere,)?
+            }
+        }
+    };
+}
+
+pub(crate) use {events, output};
 
 output! {
     Transmit {
@@ -144,115 +170,6 @@ output! {
         ordinal: Option<u32>,
         attempt: u32,
     } (transmit_id, kind, message_id, payload, send_id = None, ordinal = None, attempt = 0)
-}
-
-output! {
-    ContentReceived {
-        message_id: Py<PyString>,
-        sender_id: Py<PyString>,
-        content: Py<PyBytes>,
-        send_id: Option<Py<PyString>>,
-        ordinal: Option<u32>,
-    } (message_id, sender_id, content, send_id = None, ordinal = None)
-    : SdsEvent
-}
-
-output! {
-    SendReleased {
-        sender_id: Py<PyString>,
-        send_id: Py<PyString>,
-        late: bool,
-    } (sender_id, send_id, late = false)
-    : SdsEvent
-}
-
-output! {
-    ContentAcknowledged {
-        send_id: Py<PyString>,
-        ordinal: u32,
-        message_id: Py<PyString>,
-        by: Py<PyString>,
-    } (send_id, ordinal, message_id, by)
-    : SdsEvent
-}
-
-output! {
-    SendAcknowledged {
-        send_id: Py<PyString>,
-        by: Py<PyString>,
-    } (send_id, by)
-    : SdsEvent
-}
-
-output! {
-    MissingDetected {
-        entries: Py<PyTuple>,
-    } (entries)
-    : SdsEvent
-}
-
-output! {
-    EphemeralReceived {
-        message_id: Py<PyString>,
-        sender_id: Py<PyString>,
-        content: Py<PyBytes>,
-    } (message_id, sender_id, content)
-    : SdsEvent
-}
-
-output! {
-    ContentPossiblyAcknowledged {
-        send_id: Py<PyString>,
-        ordinal: u32,
-        message_id: Py<PyString>,
-        by: Py<PyString>,
-        count: usize,
-    } (send_id, ordinal, message_id, by, count)
-    : SdsEvent
-}
-
-output! {
-    ContentsWanted {
-        send_id: Py<PyString>,
-        count: u32,
-    } (send_id, count)
-    : SdsEvent
-}
-
-output! {
-    SendGivenUp {
-        send_id: Py<PyString>,
-        unacknowledged: Py<PyTuple>,
-    } (send_id, unacknowledged)
-    : SdsEvent
-}
-
-output! {
-    DependencyLost {
-        entry: Py<HistoryEntry>,
-    } (entry)
-    : SdsEvent
-}
-
-output! {
-    SyncReceived {
-        sender_id: Py<PyString>,
-    } (sender_id)
-    : SdsEvent
-}
-
-output! {
-    SenderIdConflict {
-        message_id: Py<PyString>,
-    } (message_id)
-    : SdsEvent
-}
-
-output! {
-    MessageDropped {
-        reason: Py<PyString>,
-    } (reason)
-    : SdsEvent
 }
 
 pub fn text(py: Python<'_>, text: &str) -> Py<PyString> {
@@ -268,162 +185,93 @@ where
     Ok(Bound::new(py, event)?.into_super())
 }
 
-/// An event of the core as an object.
-pub fn event_object<'py>(
-    py: Python<'py>,
-    event: Event,
-    texts: &mut Texts,
-) -> PyResult<Bound<'py, SdsEvent>> {
-    let entry = |entry| Py::new(py, HistoryEntry::from(entry));
-    match event {
-        Event::ContentReceived {
-            message_id,
-            sender_id,
-            content,
-            send_id,
-            ordinal,
-        } => made(
-            py,
-            ContentReceived {
-                message_id: name(py, &message_id),
-                sender_id: texts.sender(py, &sender_id),
-                content: PyBytes::new(py, &content).unbind(),
-                send_id: send_id.map(|send_id| texts.send(py, &send_id)),
-                ordinal,
-            },
-        ),
-        Event::EphemeralReceived {
-            message_id,
-            sender_id,
-            content,
-        }
-        // Only where members make parity, and then the channel of the core takes it.
-        | Event::ParityReceived {
-            message_id,
-            sender_id,
-            content,
-            ..
-        } => made(
-            py,
-            EphemeralReceived {
-                message_id: name(py, &message_id),
-                sender_id: texts.sender(py, &sender_id),
-                content: PyBytes::new(py, &content).unbind(),
-            },
-        ),
-        Event::SendReleased {
-            sender_id,
-            send_id,
-            late,
-        } => made(
-            py,
-            SendReleased {
-                sender_id: texts.sender(py, &sender_id),
-                send_id: texts.send(py, &send_id),
-                late,
-            },
-        ),
-        Event::ContentAcknowledged {
-            send_id,
-            ordinal,
-            message_id,
-            by,
-        } => made(
-            py,
-            ContentAcknowledged {
-                send_id: texts.send(py, &send_id),
-                ordinal,
-                message_id: name(py, &message_id),
-                by: texts.sender(py, &by),
-            },
-        ),
-        Event::ContentPossiblyAcknowledged {
-            send_id,
-            ordinal,
-            message_id,
-            by,
-            count,
-        } => made(
-            py,
-            ContentPossiblyAcknowledged {
-                send_id: texts.send(py, &send_id),
-                ordinal,
-                message_id: name(py, &message_id),
-                by: texts.sender(py, &by),
-                count,
-            },
-        ),
-        Event::SendAcknowledged { send_id, by } => made(
-            py,
-            SendAcknowledged {
-                send_id: texts.send(py, &send_id),
-                by: texts.sender(py, &by),
-            },
-        ),
-        // As above.
-        Event::ContentsWanted { send_id, count } | Event::ParityWanted { send_id, count, .. } => made(
-            py,
-            ContentsWanted {
-                send_id: texts.send(py, &send_id),
-                count,
-            },
-        ),
-        Event::SendGivenUp {
-            send_id,
-            unacknowledged,
-        } => made(
-            py,
-            SendGivenUp {
-                send_id: texts.send(py, &send_id),
-                unacknowledged: PyTuple::new(py, unacknowledged)?.unbind(),
-            },
-        ),
-        Event::MissingDetected(entries) => {
-            let entries = entries.into_iter().map(HistoryEntry::from);
-            let entries = PyTuple::new(py, entries.collect::<Vec<_>>())?.unbind();
-            made(py, MissingDetected { entries })
-        }
-        Event::DependencyLost(lost) => made(
-            py,
-            DependencyLost {
-                entry: entry(lost)?,
-            },
-        ),
-        Event::SyncReceived { sender_id } => made(
-            py,
-            SyncReceived {
-                sender_id: texts.sender(py, &sender_id),
-            },
-        ),
-        Event::SenderIdConflict { message_id } => made(
-            py,
-            SenderIdConflict {
-                message_id: name(py, &message_id),
-            },
-        ),
-        Event::MessageDropped(reason) => made(
-            py,
-            MessageDropped {
-                reason: texts.word(py, reason.name()),
-            },
-        ),
-    }
+events! {
+    fn event_object(py, Event, texts);
+
+    Event::ContentReceived { message_id, sender_id, content, send_id, ordinal } => ContentReceived {
+        message_id: Py<PyString> = name(py, &message_id),
+        sender_id: Py<PyString> = texts.sender(py, &sender_id),
+        content: Py<PyBytes> = PyBytes::new(py, &content).unbind(),
+        send_id: Option<Py<PyString>> = send_id.map(|send_id| texts.send(py, &send_id)),
+        ordinal: Option<u32> = ordinal,
+    } (message_id, sender_id, content, send_id = None, ordinal = None)
+
+    Event::SendReleased { sender_id, send_id, late } => SendReleased {
+        sender_id: Py<PyString> = texts.sender(py, &sender_id),
+        send_id: Py<PyString> = texts.send(py, &send_id),
+        late: bool = late,
+    } (sender_id, send_id, late = false)
+
+    Event::ContentAcknowledged { send_id, ordinal, message_id, by } => ContentAcknowledged {
+        send_id: Py<PyString> = texts.send(py, &send_id),
+        ordinal: u32 = ordinal,
+        message_id: Py<PyString> = name(py, &message_id),
+        by: Py<PyString> = texts.sender(py, &by),
+    } (send_id, ordinal, message_id, by)
+
+    Event::SendAcknowledged { send_id, by } => SendAcknowledged {
+        send_id: Py<PyString> = texts.send(py, &send_id),
+        by: Py<PyString> = texts.sender(py, &by),
+    } (send_id, by)
+
+    Event::MissingDetected(missing) => MissingDetected {
+        entries: Py<PyTuple> = PyTuple::new(py, missing.into_iter().map(HistoryEntry::from))?.unbind(),
+    } (entries)
+
+    Event::EphemeralReceived { message_id, sender_id, content }
+    // Only where members make parity, and then the channel of the core takes it.
+    | Event::ParityReceived { message_id, sender_id, content, .. } => EphemeralReceived {
+        message_id: Py<PyString> = name(py, &message_id),
+        sender_id: Py<PyString> = texts.sender(py, &sender_id),
+        content: Py<PyBytes> = PyBytes::new(py, &content).unbind(),
+    } (message_id, sender_id, content)
+
+    Event::ContentPossiblyAcknowledged { send_id, ordinal, message_id, by, count }
+    => ContentPossiblyAcknowledged {
+        send_id: Py<PyString> = texts.send(py, &send_id),
+        ordinal: u32 = ordinal,
+        message_id: Py<PyString> = name(py, &message_id),
+        by: Py<PyString> = texts.sender(py, &by),
+        count: usize = count,
+    } (send_id, ordinal, message_id, by, count)
+
+    // As above.
+    Event::ContentsWanted { send_id, count } | Event::ParityWanted { send_id, count, .. } => ContentsWanted {
+        send_id: Py<PyString> = texts.send(py, &send_id),
+        count: u32 = count,
+    } (send_id, count)
+
+    Event::SendGivenUp { send_id, unacknowledged } => SendGivenUp {
+        send_id: Py<PyString> = texts.send(py, &send_id),
+        unacknowledged: Py<PyTuple> = PyTuple::new(py, unacknowledged)?.unbind(),
+    } (send_id, unacknowledged)
+
+    Event::DependencyLost(entry) => DependencyLost {
+        entry: Py<HistoryEntry> = Py::new(py, HistoryEntry::from(entry))?,
+    } (entry)
+
+    Event::SyncReceived { sender_id } => SyncReceived {
+        sender_id: Py<PyString> = texts.sender(py, &sender_id),
+    } (sender_id)
+
+    Event::SenderIdConflict { message_id } => SenderIdConflict {
+        message_id: Py<PyString> = name(py, &message_id),
+    } (message_id)
+
+    Event::MessageDropped(reason) => MessageDropped {
+        reason: Py<PyString> = texts.word(py, reason.name()),
+    } (reason)
 }
 
 /// The members of `TransmitKind`, in the order of the core's.
-pub fn transmit_kinds(py: Python<'_>) -> PyResult<&'static [Py<PyAny>; 6]> {
-    static KINDS: PyOnceLock<[Py<PyAny>; 6]> = PyOnceLock::new();
+pub fn transmit_kinds(py: Python<'_>) -> PyResult<&'static Vec<Py<PyAny>>> {
+    static KINDS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
     KINDS.get_or_try_init(py, || {
         let class = py
             .import("shardwire.sds.outputs")?
             .getattr("TransmitKind")?;
-        let mut members = Vec::with_capacity(6);
-        for kind in sds::TransmitKind::ALL {
-            members.push(class.call1((kind.name(),))?.unbind());
-        }
-        members
-            .try_into()
-            .map_err(|_| pyo3::exceptions::PyRuntimeError::new_err("six kinds"))
+        let member = |kind: sds::TransmitKind| Ok(class.call1((kind.name(),))?.unbind());
+        sds::TransmitKind::ALL.into_iter().map(member).collect()
     })
 }
 
