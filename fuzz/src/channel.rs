@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use shardwire_core::channel::{
-    Arrival, Channel, ChannelConfig, Event, Handover, RecordKey, Redelivery, RetrievalConfig,
-    Segmentation, StoredRecord, Value, payload_key,
+    Arrival, Channel, ChannelConfig, Event, Handover, QueueLimits, RecordKey, Redelivery,
+    RetrievalConfig, Segmentation, StoredRecord, Value, payload_key,
 };
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::keccak::keccak256;
@@ -35,6 +35,11 @@ const MARK: &[u8; 8] = b"\xf5a mark:";
 const MARK_EVERY: usize = 100;
 /// A restart is tried after so many commits.
 const COMMITS_PER_TRIAL: u64 = 4;
+
+const QUEUE: QueueLimits = QueueLimits {
+    bytes_max: usize::MAX,
+    is_limited: false,
+};
 
 /// Who takes too little is sent no less here.
 const HANDOVER: Handover = Handover {
@@ -76,6 +81,7 @@ pub(crate) fn member(
     let config = ChannelConfig {
         sds: config,
         segmentation,
+        queue: QUEUE,
         handover: HANDOVER,
         retrieval: RETRIEVAL,
     };

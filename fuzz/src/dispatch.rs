@@ -141,14 +141,15 @@ impl Sender {
         let contents: Vec<Octets> = segments.to_vecs().into_iter().map(Octets::from).collect();
         let data_count = (length.div_ceil(SEGMENT_BYTES)).min(contents.len());
         let submission = Submission {
-            send_id: &send_id,
-            request_id: &send_id,
-            message_id: "m",
+            send_id: send_id.as_str().into(),
+            request_id: send_id.as_str().into(),
+            message_id: "m".into(),
             contents,
             data_count: data_count as u32,
             reserve: 0,
         };
-        self.channel.submit(submission).expect("it is new");
+        let taken = self.channel.submit(submission);
+        assert!(taken[0].1.is_ok(), "it is new");
         self.requests.insert(send_id.clone(), send_id);
     }
 

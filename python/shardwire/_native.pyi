@@ -1649,6 +1649,8 @@ class ChannelMachine(Participant):
         header_bytes_max: int = 24_000,
         delivered_when: DeliveredWhen | None = None,
         members_make_parity: bool = False,
+        queue_bytes_max: int = 268_435_456,
+        is_limited: bool = False,
     ) -> ChannelMachine:
         """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
 
@@ -1666,6 +1668,9 @@ class ChannelMachine(Participant):
             header_bytes_max: A message is at most this much longer than its content.
             delivered_when: Who must hold a send before its resending stops; None for any one participant.
             members_make_parity: Whether participants make parity of each other's messages, and ask for such.
+            queue_bytes_max: Bytes of contents that may wait to leave.
+            is_limited: Whether a rate limit holds, under which room may take epochs to come: then what has none is
+                refused.
 
         Raises:
             ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
@@ -1718,8 +1723,8 @@ class ChannelMachine(Participant):
         *,
         data_count: int,
         reserve: int = 0,
-    ) -> None:
-        """A message of ours is to leave: durable once what `poll_persist` gives is.
+    ) -> list[tuple[str, Exception | None]]:
+        """A message of ours is to leave: it is refused, or registered when there is room behind those that wait.
 
         Where ids are made of contents its send may be one that is remembered: it shares that one's fate, unless
         nothing of that one has left and its failure was told.
@@ -1732,10 +1737,13 @@ class ChannelMachine(Participant):
             data_count: How many of them hold data.
             reserve: Parity that can be made on demand.
 
-        Raises:
-            ConfigError: As `send`; nothing is begun.
+        Returns:
+            The requests that wait no longer, each with None where its message is registered, durable once what
+            `poll_persist` gives is; or why it is refused: `QueueFullError` for want of room, `ConfigError` as `send`.
         """
 
+    def register_waiting(self) -> list[tuple[str, Exception | None]]:
+        """Registers what waits, for as long as there is room; gives what `submit` does."""
     def refuse(self, request_id: str, message_id: str, data_count: int, error: str) -> None:
         """A message of ours can never be sent (004, Irrecoverable errors): a send of its own under any rule."""
     def cancel_request(self, request_id: str) -> tuple[bool, SendProgress] | None:
@@ -1744,6 +1752,9 @@ class ChannelMachine(Participant):
     def withdraw_request(self, request_id: str) -> None:
         """As `cancel_request`, of a request whose id its caller never learns: what becomes of a send that is its own
         and has left is still told."""
+    def announce_withdrawal(self, request_id: str, send_id: str) -> None:
+        """`withdraw_request` follows for a request of this send: nothing of it leaves meanwhile, and nothing new that
+        may name it."""
     def begin_delivery(self) -> Delivery | None:
         """The next message for the application: hand it over once what `poll_persist` gives is durable.
 
@@ -1837,8 +1848,9 @@ class ChannelMachine(Participant):
             retry_after_ms: How long the node refuses everything; None where it does not say so.
         """
 
-    def fail_oversized(self, send_id: str, ordinal: int, error: str, now: Now) -> None:
-        """Ends the send of a segment of `oversized`; parity is left out when its time comes."""
+    def limit_messages(self, header_bytes_max: int, content_bytes_max: int, now: Now) -> None:
+        """The node's messages have another size: what is encoded from now on is divided so, and what was made for
+        larger ones and is not encoded yet fails. Raises as `limit_headers`."""
     def handle_commit_failed(self, transmit_ids: list[int], error: str, now: Now) -> None:
         """What these speak of is not stored: they leave after a commit that succeeds, and nothing ephemeral does."""
     def handle_stopped(self, now: Now) -> None:
@@ -1856,6 +1868,11 @@ class ChannelMachine(Participant):
     def dispatches_in_flight(self) -> int:
         """Messages that were handed out and not answered for, or that wait for the next epoch."""
 
+    def queued(self) -> tuple[int, int]:
+        """How many contents were never dispatched and messages wait for room, and their bytes."""
+    def is_busy(self) -> bool:
+        """Whether anything of ours is unfinished, or anything received is not acknowledged. What a store has for
+        whoever is away is finished."""
     @property
     def unplaced(self) -> int:
         """How many of those have no place of a rate limit yet, and need one."""

@@ -25,7 +25,7 @@ from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
 from shardwire.channel.storing.records import IDENTITY, IdentityRecord, StoredState
 from shardwire.channel.storing.writer import Writer
-from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, ReliableChannelOptions, SegmentationConfig
+from shardwire.config import ChannelConfig, DeliveredWhen, ReliableChannelOptions, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.names import ChannelId, SenderId
 from shardwire.node.clock import Clock
@@ -139,7 +139,7 @@ def _restore_machine(
     """The machine that was stored; without records a new one."""
     config = arguments.config
     # Segments of a peer whose node carries larger messages are read at their full size.
-    segmentation = _awaiting_epochs(config, arguments.members.config.rate_limit_config)
+    segmentation = _awaiting_epochs(arguments)
     return ChannelMachine.restore(
         records,
         arguments.channel_id,
@@ -155,16 +155,21 @@ def _restore_machine(
         # Whatever set of names was given, the configuration has frozen it.
         delivered_when=cast(DeliveredWhen, config.delivered_when),
         members_make_parity=config.parity_on_demand,
+        queue_bytes_max=config.rate_limit.queue_bytes_max,
+        is_limited=bool(_epochs_ms(arguments)),
     )
 
 
-def _awaiting_epochs(config: ChannelConfig, node_limit: RateLimitConfig | None) -> SegmentationConfig:
+def _epochs_ms(arguments: ChannelArguments) -> list[int]:
+    """The epochs of the rate limits that hold: the channel's own, and its node's."""
+    limits = arguments.config.rate_limit, arguments.members.config.rate_limit_config
+    return [limit.epoch_size_ms for limit in limits if limit is not None and limit.enabled]
+
+
+def _awaiting_epochs(arguments: ChannelArguments) -> SegmentationConfig:
     """The segmentation with a timeout that outlasts rate limits: a sender may need several epochs for one message."""
-    segmentation = config.segmentation
-    epochs_ms = [
-        limit.epoch_size_ms for limit in (config.rate_limit, node_limit) if limit is not None and limit.enabled
-    ]
-    waits_ms = EPOCHS_AWAITED * max(epochs_ms, default=0)
+    segmentation = arguments.config.segmentation
+    waits_ms = EPOCHS_AWAITED * max(_epochs_ms(arguments), default=0)
     limits = replace(segmentation.limits, timeout_ms=max(segmentation.limits.timeout_ms, waits_ms))
     return replace(segmentation, limits=limits)
 
@@ -202,7 +207,7 @@ def _assemble(
     session = Session(
         arguments,
         sizes,
-        Engine(config, machine, quota, timeline, peer_log, arguments.sender_id, now, writer.stores),
+        Engine(machine, quota, timeline, peer_log, arguments.sender_id, now, writer.stores),
         ChannelSegmenter(sizes.budget.segmentation, first_parity),
         Subscriptions(channel, machine.listen_for),
         writer,

@@ -30,14 +30,13 @@ from shardwire.channel.observing.notices import Notices
 from shardwire.channel.observing.timeline import SegmentObservation, SegmentStage, Timeline
 from shardwire.channel.receiving.peer_faults import count_dropped, tell_fault
 from shardwire.channel.receiving.reception import Arrival
-from shardwire.channel.sending.cancellation import Cancellation
+from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.limit_notices import LimitNotices
-from shardwire.channel.sending.message_sizes import too_large_text
 from shardwire.channel.sending.outcomes import DispatchOutcome, Late, Propagated, Stored
 from shardwire.channel.sending.requests import CONTENTS
 from shardwire.channel.sending.segment_size import MessageBudget
-from shardwire.channel.sending.submissions import Settled, Submission, Submissions
-from shardwire.config import ChannelConfig
+from shardwire.channel.sending.segmenter import EMPTY_REFUSED
+from shardwire.channel.sending.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, ChunkErrorEvent, ChunkInfo, IrretrievableMessageEvent, MessageSendErrorEvent
 from shardwire.peer_log import PeerLog
@@ -60,7 +59,6 @@ class Engine:
     """The parts of one channel and what passes between them.
 
     Args:
-        config: The channel's configuration.
         machine: Scalable Data Sync joined with reassembly, our sends, what the node has of them, and messages for the
             application.
         quota: The rate limits.
@@ -78,7 +76,6 @@ class Engine:
 
     def __init__(
         self,
-        config: ChannelConfig,
         machine: ChannelMachine,
         quota: Quota,
         timeline: Timeline,
@@ -98,7 +95,9 @@ class Engine:
         self.notices = Notices(sender_id, now)
         self.active = False
         self.meter = Meter()
-        self.submissions = Submissions(machine, config.rate_limit.queue_bytes_max, quota.enabled, is_stored)
+        # Messages that wait for room, by request; and those that wait no longer since the last cycle.
+        self._waiting: dict[str, Submission] = {}
+        self._accepted: list[Submission] = []
         # Events of the machine that are not handled yet.
         self._machine_events: deque[SdsEvent] = deque()
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
@@ -113,20 +112,61 @@ class Engine:
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when there is room for it."""
         submission.submitted_ms = now.monotonic_ms
-        self.submissions.submit(submission)
+        machine, prepared, request_id = self.machine, submission.prepared, submission.request_id
+        if not prepared.contents:
+            machine.refuse(request_id, prepared.message_id, prepared.data_count, EMPTY_REFUSED)
+            self._accept(submission)
+            return
+        self._waiting[request_id] = submission
+        registered = machine.submit(
+            submission.send_id,
+            request_id,
+            prepared.message_id,
+            prepared.contents,
+            data_count=prepared.data_count,
+            reserve=prepared.reserve,
+        )
+        self._on_registered(registered)
+
+    def _on_registered(self, registered: list[tuple[str, Exception | None]]) -> None:
+        for request_id, error in registered:
+            submission = self._waiting.pop(request_id)
+            if error is None:
+                self._accept(submission)
+            else:
+                submission.settled(error)
+
+    def _accept(self, submission: Submission) -> None:
+        """It is durable with the next commit, or needs none."""
+        self._accepted.append(submission)
+        if not self._is_stored:
+            submission.settled(None)
+
+    def refuse_waiting(self, error: Exception) -> None:
+        """Refuses what still waits for room."""
+        waiting, self._waiting = self._waiting, {}
+        for request_id, submission in waiting.items():
+            self.machine.withdraw_request(request_id)
+            submission.settled(error)
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """The caller of `send` was cancelled, or hears that it failed: nothing more of the message leaves."""
-        self.submissions.withdraw(request_id)
+        self._waiting.pop(request_id, None)
+        self.machine.withdraw_request(request_id)
         self._settle(now)
 
     def cancel(self, request_id: str, settled: Settled, now: Now) -> Cancellation:
         """Lets nothing more of a send leave; if so, `settled` is called when that is durable, or cannot be stored."""
-        cancelled = self.submissions.cancel(request_id)
+        self._waiting.pop(request_id, None)
+        cancelled = self.machine.cancel_request(request_id)
         self._settle(now)
-        if cancelled:
+        if cancelled is None:
+            return NOTHING_STOPPED
+        stopped, send = cancelled
+        if stopped:
             self.settle_durably(settled)
-        return cancelled
+        left = send.dispatched_count
+        return Cancellation(stopped, send.content_count - left, left, frozenset(send.delivered_to))
 
     def settle_durably(self, settled: Settled) -> None:
         """Calls `settled` when everything so far is durable, and whenever it could not be stored."""
@@ -152,11 +192,7 @@ class Engine:
 
     def on_sizes_changed(self, budget: MessageBudget, now: Now) -> None:
         """The node's messages have another size: what is encoded from now on is divided so."""
-        self.machine.limit_headers(budget.header_bytes_max)
-        self.submissions.content_bytes_max = budget.content_bytes_max
-        for send_id, ordinal, size_bytes in self.machine.oversized(budget.content_bytes_max):
-            text = too_large_text(size_bytes, budget.content_bytes_max)
-            self.machine.fail_oversized(send_id, ordinal, text, now)
+        self.machine.limit_messages(budget.header_bytes_max, budget.content_bytes_max, now)
         self._settle(now)
 
     def on_outcomes(self, outcomes: Sequence[DispatchOutcome | Stored], now: Now) -> None:
@@ -204,16 +240,16 @@ class Engine:
 
         The next message waits unless `may_hand_over` says that the application takes it now.
         """
-        self.submissions.register_waiting()
+        if self._waiting:
+            self._on_registered(self.machine.register_waiting())
         transmits = self.poll_transmits(now) if self.active and may_transmit else []
         delivery = self.begin_delivery(may_hand_over, now)
         self._settle(now)
-        accepted = self.submissions.poll_accepted()
         self._gather_events()
         collected = Collected(
-            self.collect_changes(), accepted, self._events, self._settlements, transmits, self._missing, delivery
+            self.collect_changes(), self._accepted, self._events, self._settlements, transmits, self._missing, delivery
         )
-        self._events, self._settlements, self._missing = [], [], False
+        self._accepted, self._events, self._settlements, self._missing = [], [], [], False
         if self.meter.observers:
             self.meter.on_collected(collected, now)
         return collected
@@ -328,21 +364,10 @@ class Engine:
         """Whether received messages are kept, behind so many more: not while the application has to catch up first."""
         return self.machine.has_delivery_room(behind_messages, behind_bytes)
 
-    def is_busy(self) -> bool:
-        """Whether anything of ours is unfinished, or anything received is not acknowledged."""
-        return (
-            # For whoever is away a store has the rest.
-            self.own_sends.pending_count() > self.machine.sends_in_store()
-            or self.submissions.queued_messages > 0
-            or self.machine.dispatches_in_flight > 0
-            or self.machine.acknowledgement_due_ms is not None
-        )
-
     def stats(self) -> dict[str, int]:
         return {
             **self.counts,
             **self.peer_log.counts,
-            **self.submissions.counts,
             **self.machine.receiving_stats(),
             **self.machine.stats(),
             **self.machine.dispatch_stats(),

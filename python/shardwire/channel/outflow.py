@@ -22,7 +22,6 @@ class Outflow:
         arguments: Of the channel.
         sizes: How large messages may be.
         engine: Says whether the node is worth a try, and whether anybody waits for a transmit still.
-        may_leave: Asked at the last moment whether it is still to leave.
         report: Told the outcome of every transmit, once, and of every content that a store has.
 
     Attributes:
@@ -34,13 +33,15 @@ class Outflow:
         arguments: ChannelArguments,
         sizes: MessageSizes,
         engine: Engine,
-        may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome | Stored], None],
     ) -> None:
         machine, monotonic_ms = engine.machine, arguments.clock.monotonic_ms
 
         def may_try() -> bool:
             return machine.may_try(monotonic_ms())
+
+        def may_leave(transmit: Transmit) -> bool:
+            return machine.leave(transmit.transmit_id, monotonic_ms())
 
         def is_wanted(transmit: Transmit) -> bool:
             return machine.is_handed_out(transmit.transmit_id)

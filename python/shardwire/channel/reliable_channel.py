@@ -126,7 +126,9 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         try:
             await answer.wait()
         except asyncio.CancelledError:
-            session.withdrawals.add(request_id, submission.send_id)
+            # Perhaps while it was being stored. Nothing of it leaves from now on; the engine forgets it in its turn.
+            session.engine.machine.announce_withdrawal(request_id, submission.send_id)
+            session.driver.post(partial(session.engine.withdraw, request_id))
             raise
         return request_id
 

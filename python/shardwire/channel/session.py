@@ -31,7 +31,6 @@ from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.storing.writer import Writer
 from shardwire.channel.undelivered import what_is_left
 from shardwire.channel.waiters import Callers, DeliveryWaiters
-from shardwire.channel.withdrawals import Withdrawals
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.node.protocol import ConnectionState
@@ -101,8 +100,7 @@ class Session:
         # which of them it calls.
         commits = Commits(engine, writer, clock, self._carry_out)
         self.driver = Driver(engine, commits, clock, config.sync.process_task_min_elapse_ms)
-        self.withdrawals = Withdrawals(self.driver, engine, clock)
-        self._outflow = Outflow(arguments, sizes, engine, self.withdrawals.may_leave, self._on_outcome)
+        self._outflow = Outflow(arguments, sizes, engine, self._on_outcome)
         self._reception = Reception(
             arguments.content_topic,
             arguments.envelope_meta,
@@ -171,8 +169,7 @@ class Session:
         self.driver.post(lambda now: tell(request_id, message_id, error))
 
     def rate_limit_status(self) -> RateLimitStatus:
-        submissions = self.engine.submissions
-        return self.engine.quota.status(self._clock.epoch_ms(), submissions.queued_messages, submissions.queued_bytes)
+        return self.engine.quota.status(self._clock.epoch_ms(), *self.engine.machine.queued())
 
     def stats(self) -> dict[str, int]:
         return {**_NOTHING, **self.engine.stats(), "store_queries": self._retrieval.queries}
@@ -246,7 +243,7 @@ class Session:
 
     async def _drain(self, timeout_ms: int) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        while self._started and self.engine.is_busy():
+        while self._started and self.engine.machine.is_busy():
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return
@@ -286,7 +283,7 @@ class Session:
 
     def _refuse_callers(self) -> None:
         error = self.closed_error()
-        self.engine.submissions.refuse_waiting(error)
+        self.engine.refuse_waiting(error)
         self.waiters.fail_all(error)
         if self._life_tasks["driver"].done():
             self.callers.fail_all(error)

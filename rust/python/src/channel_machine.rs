@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use shardwire_core::channel::{
-    Arrival, Channel, ChannelConfig, Failure, Handover, Listened, RetrievalConfig, Segmentation,
-    StoredRecord, Submission,
+    Arrival, Channel, ChannelConfig, Failure, Handover, Listened, QueueLimits, RetrievalConfig,
+    Segmentation, StoredRecord, Submission, Taken,
 };
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::{Config, Kinds, TransmitKind};
@@ -42,6 +42,19 @@ impl ChannelMachine {
         Participant::holding(Held::Channel(Box::new(channel)))
             .add_subclass(ChannelMachine { listened })
     }
+}
+
+/// The request of a message that waits no longer, and why it is refused, if it is.
+type Registered = (String, Option<PyErr>);
+
+fn registered(taken: Vec<Taken>) -> Vec<Registered> {
+    let taken = taken.into_iter();
+    taken
+        .map(|(request_id, taken)| {
+            let error = taken.err().map(|error| Error::from(error).into());
+            (request_id.to_string(), error)
+        })
+        .collect()
 }
 
 /// Takes so many received bytes in: many without the GIL, which others may need to be done.
@@ -105,7 +118,7 @@ impl ChannelMachine {
     #[pyo3(signature = (
         records, channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
         redelivery = "at-least-once", header_bytes_max = 24_000, delivered_when = None,
-        members_make_parity = false
+        members_make_parity = false, queue_bytes_max = 268_435_456, is_limited = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "the constructor's")]
     fn restore<'py>(
@@ -123,6 +136,8 @@ impl ChannelMachine {
         header_bytes_max: usize,
         delivered_when: Option<&Bound<'py, PyAny>>,
         members_make_parity: bool,
+        queue_bytes_max: usize,
+        is_limited: bool,
     ) -> PyResult<Py<Self>> {
         let handover = handover_of(config, redelivery)?;
         let config = ChannelConfig {
@@ -133,6 +148,10 @@ impl ChannelMachine {
             segmentation: Segmentation {
                 parameters: segmentation.inner,
                 limits: limits_of(limits)?,
+            },
+            queue: QueueLimits {
+                bytes_max: queue_bytes_max,
+                is_limited,
             },
             handover,
             retrieval: retrieval_of(sync)?,
@@ -252,20 +271,24 @@ impl ChannelMachine {
         contents: &Bound<'_, PyAny>,
         data_count: u32,
         reserve: u32,
-    ) -> PyResult<()> {
+    ) -> PyResult<Vec<Registered>> {
         let contents = buffers_of(contents, "contents")?;
         let submission = Submission {
-            send_id,
-            request_id,
-            message_id,
+            send_id: send_id.into(),
+            request_id: request_id.into(),
+            message_id: message_id.into(),
             contents: contents.into_iter().map(octets).collect(),
             data_count,
             reserve,
         };
-        let begun = with(slf.as_super().lock_held(py)?, |channel| {
+        Ok(registered(with(slf.as_super().lock_held(py)?, |channel| {
             channel.submit(submission)
-        });
-        Ok(begun.map_err(Error::from)?)
+        })))
+    }
+
+    fn register_waiting(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Vec<Registered>> {
+        let held = slf.as_super().lock_held(py)?;
+        Ok(registered(with(held, Channel::register_waiting)))
     }
 
     fn refuse(
@@ -296,6 +319,18 @@ impl ChannelMachine {
     fn withdraw_request(slf: PyRef<'_, Self>, py: Python<'_>, request_id: &str) -> PyResult<()> {
         with(slf.as_super().lock_held(py)?, |channel| {
             channel.withdraw(request_id);
+        });
+        Ok(())
+    }
+
+    fn announce_withdrawal(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        request_id: &str,
+        send_id: &str,
+    ) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.announce_withdrawal(request_id, send_id);
         });
         Ok(())
     }
@@ -490,19 +525,18 @@ impl ChannelMachine {
         Ok(())
     }
 
-    fn fail_oversized(
+    fn limit_messages(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
-        send_id: &str,
-        ordinal: u32,
-        error: &str,
+        header_bytes_max: usize,
+        content_bytes_max: usize,
         now: &Bound<'_, Now>,
-    ) -> PyResult<()> {
+    ) -> Result<(), Error> {
         let now = now.get().into();
-        with(slf.as_super().lock_held(py)?, |channel| {
-            channel.fail_oversized(send_id, ordinal, error, now);
+        let limited = with(slf.as_super().lock_held(py)?, |channel| {
+            channel.limit_messages(header_bytes_max, content_bytes_max, now)
         });
-        Ok(())
+        Ok(limited?)
     }
 
     fn handle_commit_failed(
@@ -624,6 +658,16 @@ impl ChannelMachine {
         }))
     }
 
+    fn queued(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<(usize, usize)> {
+        let held = slf.as_super().lock_held(py)?;
+        Ok(with(held, |channel| channel.queued()))
+    }
+
+    fn is_busy(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<bool> {
+        let held = slf.as_super().lock_held(py)?;
+        Ok(with(held, |channel| channel.is_busy()))
+    }
+
     #[getter]
     fn unplaced(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<usize> {
         Ok(with(slf.as_super().lock_held(py)?, |channel| {
@@ -650,10 +694,13 @@ impl ChannelMachine {
     }
 
     fn dispatch_stats<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (counts, in_flight) = with(slf.as_super().lock_held(py)?, |channel| {
-            (channel.dispatch_counts(), channel.dispatches_in_flight())
+        let held = slf.as_super().lock_held(py)?;
+        let (sends, counts, in_flight) = with(held, |channel| {
+            let in_flight = channel.dispatches_in_flight();
+            (channel.sends(), channel.dispatch_counts(), in_flight)
         });
         let dict = PyDict::new(py);
+        dict.set_item("sends", sends)?;
         for (kind, count) in TransmitKind::ALL.into_iter().zip(counts.dispatched) {
             dict.set_item(format!("dispatched_{}", kind.name()), count)?;
         }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use shardwire_core::bloom::BloomError;
-use shardwire_core::channel::{self, TooSmall};
+use shardwire_core::channel::{self, SubmitError, TooSmall};
 use shardwire_core::erasure::ErasureError;
 use shardwire_core::sds::{Refusal, RestoreError};
 use shardwire_core::segment::{ParameterError, SegmentationError};
@@ -35,6 +35,7 @@ pub enum Error {
     SdsEncode(SdsEncodeError),
     Refusal(Refusal),
     TooSmall(TooSmall),
+    Submit(SubmitError),
     Stored(String),
     ContentTopic {
         topic: String,
@@ -62,6 +63,7 @@ from_core!(
     SdsEncode(SdsEncodeError),
     Refusal(Refusal),
     TooSmall(TooSmall),
+    Submit(SubmitError),
 );
 
 impl From<RestoreError> for Error {
@@ -90,6 +92,7 @@ impl From<Error> for PyErr {
             Error::SdsEncode(error) => config_error(error.to_string()),
             Error::Refusal(error) => config_error(error.to_string()),
             Error::TooSmall(error) => config_error(error.to_string()),
+            Error::Submit(error) => submit_error(error),
             Error::Stored(message) => raise(&PERSISTENCE, "PersistenceError", message),
             Error::ContentTopic { topic, source } => {
                 config_error(format!("content topic {topic:?} has no shard: {source}"))
@@ -108,6 +111,29 @@ static INVALID_SEGMENT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static PERSISTENCE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static PAYLOAD_TOO_LARGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static NOT_ENOUGH_SHARDS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static QUEUE_FULL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+fn submit_error(error: SubmitError) -> PyErr {
+    let message = match error {
+        SubmitError::Refused(error) => return config_error(error.to_string()),
+        SubmitError::TooLarge {
+            size_bytes,
+            bytes_max,
+        } => format!(
+            "the segments of the message have {size_bytes} bytes, RateLimitConfig.queue_bytes_max is \
+             {bytes_max}, with a rate limit or without: raise the limit"
+        ),
+        SubmitError::QueueFull {
+            queued_bytes,
+            bytes_max,
+        } => format!(
+            "the queue that waits for the rate limit would hold {queued_bytes} bytes, \
+             RateLimitConfig.queue_bytes_max is {bytes_max}: wait until earlier messages left, as \
+             `await channel.delivered(...)` does of one, or raise the limit"
+        ),
+    };
+    raise(&QUEUE_FULL, "QueueFullError", message)
+}
 
 fn segmentation_error(error: SegmentationError) -> PyErr {
     let message = error.to_string();

@@ -7,13 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from shardwire._native import ChangedRecords, ChannelMachine, OwnSends
+from shardwire._native import ChangedRecords, ChannelMachine, OwnSends, SendProgress
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.observing.subscriptions import Subscriptions
-from shardwire.channel.sending.cancellation import Cancellation
-from shardwire.channel.sending.submissions import Submissions
 from shardwire.channel.storing.records import Records
 from shardwire.errors import PersistenceError
 from shardwire.events import ChunkErrorEvent, MessageSendErrorEvent
@@ -67,9 +65,12 @@ def attached_in_vain() -> Iterator[None]:
     """A request that shares a send is forgotten."""
     submit = ChannelMachine.submit
 
-    def submit_new(self: ChannelMachine, send_id: str, *arguments: Any, **named: Any) -> None:
-        if send_id not in self.own_sends():
-            submit(self, send_id, *arguments, **named)
+    def submit_new(
+        self: ChannelMachine, send_id: str, request_id: str, *arguments: Any, **named: Any
+    ) -> list[tuple[str, Exception | None]]:
+        if send_id in self.own_sends():
+            return [(request_id, None)]
+        return submit(self, send_id, request_id, *arguments, **named)
 
     with patch.object(ChannelMachine, "submit", submit_new):
         yield
@@ -123,15 +124,15 @@ def cancelled_and_told() -> Iterator[None]:
 def cancelled_and_sent() -> Iterator[None]:
     """A cancelled message leaves all the same."""
 
-    cancel = Submissions.cancel
+    cancel = ChannelMachine.cancel_request
 
-    def cancelled(self: Submissions, request_id: str) -> Cancellation:
-        record = self._machine.own_sends().of_request(request_id)
-        if record is None or record.sent or record.delivered or record.error_stage:
+    def cancelled(self: ChannelMachine, request_id: str) -> tuple[bool, SendProgress] | None:
+        send = self.own_sends().of_request(request_id)
+        if send is None or send.sent or send.delivered or send.error_stage:
             return cancel(self, request_id)
-        return Cancellation(True, record.content_count)
+        return True, send
 
-    with patch.object(Submissions, "cancel", cancelled):
+    with patch.object(ChannelMachine, "cancel_request", cancelled):
         yield
 
 

@@ -27,7 +27,6 @@ FIRST, SECOND = "a" * 32, "b" * 32
 
 def new_engine() -> Engine:
     engine = Engine(
-        CONFIG,
         channel_machine("alice", CONFIG),
         Quota(),
         Timeline("room", "alice", CONFIG.sds.wire_format),

@@ -8,6 +8,7 @@
 //! - `whole`: complete messages until SDS releases them;
 //! - `shared_bytes`: the stored form, in which no byte stands twice;
 //! - `deliveries`: messages that wait for the application, and the one that it has;
+//! - `submissions`: messages of ours on their way in;
 //! - `own`: how far each of our sends has come, and what the application is told of it;
 //! - `dispatch`: what leaves, and what becomes of it;
 //! - `retrieval`: what a store is asked, and when;
@@ -32,6 +33,7 @@ mod restore_error;
 mod restored;
 mod retrieval;
 mod shared_bytes;
+mod submissions;
 mod whole;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -53,6 +55,7 @@ pub use records::{Record, RecordKey, Value, payload_key};
 pub use restore_error::RestoreError;
 pub use restored::StoredRecord;
 pub use retrieval::{Question, RetrievalConfig, last_seen_ns};
+pub use submissions::{QueueLimits, Submission, SubmitError, Taken};
 
 use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
@@ -62,6 +65,7 @@ use receiving::{Context, Receiving};
 use records::{COMPLETED, Records, SEND, last_of_each};
 use restored::Stored;
 use retrieval::Retrieval;
+use submissions::Submissions;
 
 /// How the segments of a channel are read and put together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,27 +83,12 @@ pub struct ChannelConfig {
     pub sds: Config,
     /// How its messages are divided and put together.
     pub segmentation: Segmentation,
+    /// How much of its own may wait to leave.
+    pub queue: QueueLimits,
     /// How they are handed to the application.
     pub handover: Handover,
     /// When a store is asked.
     pub retrieval: RetrievalConfig,
-}
-
-/// A segmented message of ours on its way into the channel.
-#[derive(Debug)]
-pub struct Submission<'a> {
-    /// Its send.
-    pub send_id: &'a str,
-    /// What its caller calls it.
-    pub request_id: &'a str,
-    /// Hex Keccak-256 of the payload.
-    pub message_id: &'a str,
-    /// The segments.
-    pub contents: Vec<Octets>,
-    /// How many of them hold data.
-    pub data_count: u32,
-    /// Parity that can be made on demand.
-    pub reserve: u32,
 }
 
 /// One participant's side of a reliable channel.
@@ -110,6 +99,7 @@ pub struct Submission<'a> {
 pub struct Channel {
     sds: Machine,
     receiving: Receiving,
+    submissions: Submissions,
     own: OwnSends,
     dispatch: Dispatch,
     deliveries: Deliveries,
@@ -136,6 +126,7 @@ impl Channel {
         Ok(Channel {
             receiving: Receiving::new(config.segmentation, config.sds.wire_format),
             sds: Machine::new(channel_id, sender_id, config.sds, now, rng)?,
+            submissions: Submissions::new(config.queue),
             own,
             dispatch,
             deliveries: Deliveries::new(config.handover),
@@ -262,37 +253,6 @@ impl Channel {
         self.settle(Some(arrival), now)
     }
 
-    /// A message of ours is to leave: durable once what [`Channel::poll_persist`] gives is.
-    ///
-    /// Where ids are made of contents its send may be one that is remembered: it shares that one's fate,
-    /// unless nothing of that one has left and its failure was told.
-    ///
-    /// # Errors
-    /// As [`Machine::send`]; nothing is begun then.
-    pub fn submit(&mut self, submission: Submission<'_>) -> Result<(), Refusal> {
-        let (send_id, request_id) = (submission.send_id, submission.request_id);
-        if self.own.get(send_id).is_some() && !self.own.never_left(send_id) {
-            self.own.attach(send_id, request_id);
-            return Ok(());
-        }
-        let (data_count, content_count) = (submission.data_count, submission.contents.len());
-        let form = match submission.reserve {
-            0 => String::new(),
-            _ => parity::form_of(self.receiving.segmentation().0),
-        };
-        self.sds
-            .send_on_demand(send_id, submission.contents, data_count, submission.reserve)?;
-        let send = OwnSend::new(
-            Name::new(request_id),
-            Name::new(submission.message_id),
-            data_count,
-            content_count as u32,
-            &form,
-        );
-        self.own.register(send_id, send);
-        Ok(())
-    }
-
     /// A message of ours can never be sent (004, Irrecoverable errors): a send of its own under any rule.
     pub fn refuse(&mut self, request_id: &str, message_id: &str, data_count: u32, error: &str) {
         let (id, message_id) = (Name::new(request_id), Name::new(message_id));
@@ -304,6 +264,9 @@ impl Channel {
     /// Lets nothing more of a request's send leave, first or again, and forgets the request; false where
     /// that cannot be taken back. With the send as it was, and as far as it had left; `None` where there is none.
     pub fn cancel(&mut self, request_id: &str) -> Option<(bool, OwnSend)> {
+        if let Some(waiting) = self.submissions.take_out(request_id) {
+            return Some((true, waiting));
+        }
         let send_id = self.own.send_id_of(request_id)?.clone();
         let mut send = self.own.get(&send_id)?.clone();
         // What may still be queued of one that has ended is parity that nobody needs.
@@ -327,6 +290,7 @@ impl Channel {
     /// As [`Channel::cancel`], of a request whose id its caller never learns: what becomes of a send that
     /// is its own and has left is still told.
     pub fn withdraw(&mut self, request_id: &str) {
+        self.dispatch.on_withdrawn(request_id);
         if self
             .cancel(request_id)
             .is_some_and(|(cancelled, _)| cancelled)
@@ -623,6 +587,8 @@ mod restored_tests;
 mod sending_tests;
 #[cfg(test)]
 mod spelled_tests;
+#[cfg(test)]
+mod submissions_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Requests of ours: what they share, and what becomes of one that is taken back.
 
-use super::tests::{HANDOVER, ONE, RETRIEVAL, at, config, limits, settings};
+use super::tests::{HANDOVER, ONE, QUEUE, RETRIEVAL, at, config, limits, settings};
 use super::*;
 use crate::sds::{Drawn, MessageIdRule};
 
@@ -17,6 +17,7 @@ fn alice(message_id: MessageIdRule) -> Channel {
             parameters: Parameters::new(settings()).unwrap(),
             limits: limits(),
         },
+        queue: QUEUE,
         handover: HANDOVER,
         retrieval: RETRIEVAL,
     };
@@ -27,15 +28,16 @@ fn alice(message_id: MessageIdRule) -> Channel {
     alice
 }
 
-fn submit(alice: &mut Channel, request_id: &str) -> Result<(), Refusal> {
-    alice.submit(Submission {
-        send_id: ONE,
-        request_id,
-        message_id: "m",
+fn submit(alice: &mut Channel, request_id: &str) -> Result<(), SubmitError> {
+    let mut taken = alice.submit(Submission {
+        send_id: ONE.into(),
+        request_id: request_id.into(),
+        message_id: "m".into(),
         contents: [&b"one"[..], b"two"].map(Octets::from).into(),
         data_count: 2,
         reserve: 0,
-    })
+    });
+    taken.remove(0).1
 }
 
 /// One content leaves, and the network takes it.
@@ -143,14 +145,14 @@ fn a_failed_send_is_begun_anew_where_nothing_of_it_left_and_its_end_was_told() {
 fn a_message_that_sds_refuses_begins_nothing() {
     let mut alice = alice(MessageIdRule::Send);
     let refused = alice.submit(Submission {
-        send_id: "no send",
-        request_id: AGAIN,
-        message_id: "m",
+        send_id: "no send".into(),
+        request_id: AGAIN.into(),
+        message_id: "m".into(),
         contents: vec![Octets::from(&b"one"[..])],
         data_count: 1,
         reserve: 0,
     });
-    assert!(refused.is_err());
+    assert!(matches!(refused[0].1, Err(SubmitError::Refused(_))));
     assert!(alice.own().send_id_of(AGAIN).is_none());
 }
 

@@ -14,6 +14,10 @@ pub(super) const SEGMENT_BYTES: usize = 640;
 pub(super) const EPOCH_MS: i64 = 1_760_000_000_000;
 /// A partial message is kept for so long.
 pub(super) const TIMEOUT_MS: i64 = 300_000;
+pub(super) const QUEUE: QueueLimits = QueueLimits {
+    bytes_max: usize::MAX,
+    is_limited: false,
+};
 pub(super) const HANDOVER: Handover = Handover {
     redelivery: Redelivery::AtLeastOnce,
     messages_max: 100,
@@ -321,6 +325,7 @@ pub(super) fn channel(config: &Config, segmentation: Segmentation, now_ms: i64) 
     let config = ChannelConfig {
         sds: config.clone(),
         segmentation,
+        queue: QUEUE,
         handover: HANDOVER,
         retrieval: RETRIEVAL,
     };

@@ -480,14 +480,14 @@ fn a_send_of_which_more_parity_can_be_made_ends_without_parity_that_can_never_be
     let mut alice = Alice::new();
     let contents = segments(&payload(1, 2 * SEGMENT_BYTES)).into_iter().take(3);
     let submission = Submission {
-        send_id: ONE,
-        request_id: "r1",
-        message_id: MESSAGE,
+        send_id: ONE.into(),
+        request_id: "r1".into(),
+        message_id: MESSAGE.into(),
         contents: contents.map(Octets::from).collect(),
         data_count: 2,
         reserve: 4,
     };
-    alice.channel.submit(submission).unwrap();
+    assert!(alice.channel.submit(submission)[0].1.is_ok());
     let left = alice.leave();
     alice.propagated(left[0]);
     alice.propagated(left[1]);

@@ -57,6 +57,10 @@ impl Flights {
         self.by_id.contains_key(&transmit_id)
     }
 
+    pub fn transmit(&self, transmit_id: u64) -> Option<&Transmit> {
+        Some(&self.by_id.get(&transmit_id)?.transmit)
+    }
+
     /// Whether it was handed out, and not to the node.
     pub fn is_prepared(&self, transmit_id: u64) -> bool {
         let flight = self.by_id.get(&transmit_id);

@@ -192,9 +192,17 @@ impl Channel {
         self.dispatch.flights.contains(transmit_id)
     }
 
+    /// [`Channel::withdraw`] follows for a request of this send. Nothing of it leaves meanwhile, and nothing new that
+    /// may name it in its history: that is encoded again.
+    pub fn announce_withdrawal(&mut self, request_id: &str, send_id: &str) {
+        let withdrawals = &mut self.dispatch.announced_withdrawals;
+        withdrawals.insert(request_id.into(), send_id.into());
+    }
+
     /// Whether a message is still to leave. If so it does: the time in which the node has to answer begins.
     pub fn leave(&mut self, transmit_id: u64, monotonic_ms: i64) -> bool {
-        self.dispatch.flights.leave(transmit_id, monotonic_ms)
+        !self.dispatch.is_withheld(transmit_id)
+            && self.dispatch.flights.leave(transmit_id, monotonic_ms)
     }
 
     // --- time ------------------------------------------------------------------------------------

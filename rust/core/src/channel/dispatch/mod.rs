@@ -70,6 +70,8 @@ pub(super) struct Dispatch {
     uncounted: HashSet<Name>,
     /// Failures that are known and not applied yet: nothing is tried before they are.
     announced_failures: u32,
+    /// Requests that are to be withdrawn, and their sends.
+    announced_withdrawals: HashMap<Name, Name>,
     /// Failures of the node since a send that waits for it last propagated, and when the last of them was
     /// counted.
     failures_by_send: HashMap<Name, (u32, i64)>,
@@ -115,6 +117,7 @@ impl Dispatch {
             late: Late::default(),
             uncounted: HashSet::default(),
             announced_failures: 0,
+            announced_withdrawals: HashMap::default(),
             failures_by_send: HashMap::default(),
             looked_ms: monotonic_ms,
             counts: DispatchCounts::default(),
@@ -144,6 +147,24 @@ impl Dispatch {
         for send_id in own.pending_ids() {
             assert!(sds.knows_send(send_id), "{send_id:?} never ends");
         }
+    }
+
+    /// A request of which that was announced is withdrawn.
+    pub fn on_withdrawn(&mut self, request_id: &str) {
+        self.announced_withdrawals.remove(request_id.as_bytes());
+    }
+
+    /// Whether a message waits for what was announced.
+    fn is_withheld(&self, transmit_id: u64) -> bool {
+        if self.announced_withdrawals.is_empty() {
+            return false;
+        }
+        let transmit = self.flights.transmit(transmit_id);
+        transmit.is_some_and(|transmit| {
+            let mut withdrawn = self.announced_withdrawals.values();
+            matches!(transmit.kind, TransmitKind::First | TransmitKind::Further)
+                || withdrawn.any(|send_id| transmit.send_id.as_ref() == Some(send_id))
+        })
     }
 
     /// The kinds that may leave now.

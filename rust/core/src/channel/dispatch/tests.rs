@@ -132,14 +132,14 @@ impl Alice {
             .into_iter()
             .take((data_count + parity_count) as usize);
         let submission = Submission {
-            send_id,
-            request_id: &format!("r{}", &send_id[..1]),
-            message_id: MESSAGE,
+            send_id: send_id.into(),
+            request_id: format!("r{}", &send_id[..1]).into(),
+            message_id: MESSAGE.into(),
             contents: contents.map(Octets::from).collect(),
             data_count,
             reserve: 0,
         };
-        self.channel.submit(submission).unwrap();
+        assert!(self.channel.submit(submission)[0].1.is_ok());
     }
 
     pub(super) fn submit_ephemeral(&mut self) {
@@ -273,14 +273,14 @@ impl Alice {
     /// failed.
     pub(super) fn begins_anew(&mut self) -> bool {
         let submission = Submission {
-            send_id: ONE,
-            request_id: "again",
-            message_id: MESSAGE,
+            send_id: ONE.into(),
+            request_id: "again".into(),
+            message_id: MESSAGE.into(),
             contents: vec![Octets::from(vec![1; 50])],
             data_count: 1,
             reserve: 0,
         };
-        self.channel.submit(submission).unwrap();
+        assert!(self.channel.submit(submission)[0].1.is_ok());
         self.channel.own().get(ONE).unwrap().request_ids.len() == 1
     }
 }
