@@ -71,7 +71,7 @@ class Arrivals:
     def _go_together(self, arrivals: Sequence[Arrival]) -> bool:
         """Whether there is room behind all of these, were each a message, and nobody observes what each brings."""
         size_bytes = sum([len(arrival.data) for arrival in arrivals])
-        return not self._engine.timeline and self._engine.has_room(len(arrivals), size_bytes)
+        return not self._engine.timeline and self._engine.machine.has_delivery_room(len(arrivals), size_bytes)
 
     def _receive(self, arrivals: Sequence[Arrival], now: Now) -> None:
         kept = self._engine.receive(arrivals, now)

@@ -179,7 +179,7 @@ class Engine:
 
     def receive(self, arrivals: Sequence[Arrival], now: Now) -> Sequence[bool]:
         """Takes decrypted messages; False for each that was not kept and may come again."""
-        if not self.has_room():
+        if not self.machine.has_delivery_room():
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure", len(arrivals))
             return [False] * len(arrivals)
@@ -220,13 +220,6 @@ class Engine:
                 )
                 self._settle(now)
         self._settle(now)
-
-    def on_delivery_done(self, now: Now) -> None:
-        """The application is done with the delivery in progress, if there was one."""
-        self.machine.finish_delivery()
-
-    def on_announced(self, outcome: Outcome, now: Now) -> None:
-        self.own_sends.on_announced(*outcome)
 
     def handle_time(self, now: Now) -> None:
         """Runs what is due."""
@@ -337,8 +330,6 @@ class Engine:
                 count_dropped(event.reason, self.peer_log)
             case SegmentSeen():
                 self.timeline.note(SegmentObservation.of(event, now.epoch_ms))
-            case MessageGivenUp():
-                self._irretrievable.append(event.entry)
             case MessageFault():
                 tell_fault(event, self.peer_log)
             case ContentAcknowledged():
@@ -347,7 +338,7 @@ class Engine:
                     self.timeline.note_acknowledged(event, self.own_sends.get(event.send_id), now.epoch_ms)
             case MissingDetected():
                 self._missing = True
-            case DependencyLost():
+            case MessageGivenUp() | DependencyLost():
                 self._irretrievable.append(event.entry)
             case SenderIdConflict():
                 self.notices.on_conflict(now)
@@ -359,10 +350,6 @@ class Engine:
                 self._limit_notices.on_held(event, now)
 
     # --- views ---
-
-    def has_room(self, behind_messages: int = 0, behind_bytes: int = 0) -> bool:
-        """Whether received messages are kept, behind so many more: not while the application has to catch up first."""
-        return self.machine.has_delivery_room(behind_messages, behind_bytes)
 
     def stats(self) -> dict[str, int]:
         return {

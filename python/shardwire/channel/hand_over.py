@@ -62,11 +62,11 @@ class HandOver:
             if since_ms is not None:
                 meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
         # Done while the channel closes: the next life does not hand it over again.
-        self._driver.post(self._engine.on_delivery_done)
+        self._driver.post(lambda now: self._engine.machine.finish_delivery())
 
     def _go_on(self, now: Now) -> None:
         """The last message is done; the next begins with the commit that records that, or at once without a store."""
-        self._engine.on_delivery_done(now)
+        self._engine.machine.finish_delivery()
         if not self._is_stored:
             self.take(self._engine.begin_delivery(self.may_begin, now))
 

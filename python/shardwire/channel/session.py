@@ -350,7 +350,7 @@ class Session:
 
     def _on_announced(self, outcome: Outcome) -> None:
         if self.engine.own_sends.is_unannounced(*outcome):
-            self.driver.post(lambda now: self.engine.on_announced(outcome, now))
+            self.driver.post(lambda now: self.engine.own_sends.on_announced(*outcome))
 
     def on_listeners_changed(self) -> None:
         """Somebody began to listen."""

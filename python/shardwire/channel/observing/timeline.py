@@ -119,8 +119,10 @@ class Timeline:
 
     def note_acknowledged(self, event: ContentAcknowledged, send: SendProgress | None, at_ms: int) -> None:
         """A participant acknowledged a segment of ours."""
-        place = event.send_id, event.ordinal
-        self._note_own("acknowledged", place, send, event.by, at_ms, 0, event.message_id)
+        counts, message_id = _counts(send), event.message_id
+        self.note(
+            SegmentObservation("acknowledged", event.send_id, event.ordinal, event.by, at_ms, 0, *counts, message_id)
+        )
 
     def note_transmit(
         self, stage: SegmentStage, transmit: Transmit, send: SendProgress | None, sender_id: str, at_ms: int
@@ -130,22 +132,8 @@ class Timeline:
             self._note_sds("sent", transmit.payload, at_ms)
         if transmit.send_id is not None and transmit.ordinal is not None:
             place = transmit.send_id, transmit.ordinal
-            self._note_own(stage, place, send, sender_id, at_ms, transmit.attempt, transmit.message_id)
-
-    def _note_own(
-        self,
-        stage: SegmentStage,
-        place: tuple[str, int],
-        send: SendProgress | None,
-        participant: str,
-        at_ms: int,
-        attempt: int,
-        message_id: str,
-    ) -> None:
-        """A segment of ours, by its send and its place in that, got further."""
-        send_id, ordinal = place
-        data, total = (send.data_count, send.content_count) if send else (None, None)
-        self.note(SegmentObservation(stage, send_id, ordinal, participant, at_ms, attempt, data, total, message_id))
+            counts, attempt, message_id = _counts(send), transmit.attempt, transmit.message_id
+            self.note(SegmentObservation(stage, *place, sender_id, at_ms, attempt, *counts, message_id))
 
     def note(self, observation: SegmentObservation) -> None:
         tell(self._observers, observation, "segment", logger)
@@ -173,3 +161,8 @@ class Timeline:
             at_ms,
         )
         tell(self._sds_observers, observation, "SDS message", logger)
+
+
+def _counts(send: SendProgress | None) -> tuple[int | None, int | None]:
+    """Data segments of a send of ours, and all of its segments."""
+    return (send.data_count, send.content_count) if send else (None, None)

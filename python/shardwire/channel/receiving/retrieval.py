@@ -13,7 +13,7 @@ from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.store_queries import StoreQueries, Walk
 from shardwire.errors import ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS
-from shardwire.node.protocol import StorePage, StoreQuery
+from shardwire.node.protocol import StoreQuery
 from shardwire.node.wake import Wake
 from shardwire.quoting import one_line
 from shardwire.sds import Now
@@ -135,17 +135,13 @@ class Retrieval:
         )
         walk = Walk(query)
         while (page := await self._store.next_page(walk)) is not None:
-            unknown = self._unknown(page)
+            known = self._reception.known_hashes
+            unknown = tuple([name for message in page.messages if (name := message.message_hash) not in known])
             await self._fetch(unknown)
             if question.newest_first:
                 await self._arrivals.all_taken_in()
                 if not self._questions.wants_more(bool(unknown)):
                     break
-
-    def _unknown(self, page: StorePage) -> tuple[bytes, ...]:
-        """Hashes of a page that were neither sent nor taken in before."""
-        known = self._reception.known_hashes
-        return tuple([name for message in page.messages if (name := message.message_hash) not in known])
 
     async def _fetch(self, hashes: tuple[bytes, ...]) -> None:
         """Takes in messages by hash, oldest first, so that causes come before effects."""

@@ -95,8 +95,9 @@ class Sealer:
             await self._wake.wait()
 
     async def _seal(self, transmit: Transmit) -> None:
+        assert self._encryption is not None
         try:
-            payload = await self._encrypt(transmit.payload)
+            payload = await encrypted(self._encryption, transmit.payload)
         except BaseException as error:
             if is_ours(error):
                 raise
@@ -119,7 +120,3 @@ class Sealer:
         tell = self._peer_log.tell if transmit.kind is TransmitKind.REPAIR else logger.error
         tell("message %s cannot leave: %s", quoted(transmit.message_id), text)
         self._report(DispatchFailed(transmit, text, permanent=True))
-
-    async def _encrypt(self, content: bytes) -> bytes:
-        assert self._encryption is not None
-        return await encrypted(self._encryption, content)

@@ -62,23 +62,20 @@ class ChannelSegmenter:
         Raises:
             PayloadTooLargeError: The payload exceeds what one message can hold.
         """
+        if not payload and not self._carries_empty:
+            return Prepared([], 1, keccak256(payload).hex())
+        # As it is set now: the thread may begin later.
+        chosen = self._parameters, None if self._first_parity is None else self._first_parity()
         try:
-            return await self._prepare(payload)
+            if len(payload) < THREAD_BYTES_MIN:
+                return self._segment(payload, *chosen)
+            return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, *chosen)
         except PayloadTooLargeError as error:
             size, limit = error.payload_bytes, error.limit_bytes
             remedy = "send it with send_file(), which takes any size, or in parts"
             raise PayloadTooLargeError(
                 f"the message has {size} bytes and one of this channel holds {limit}: {remedy}", size, limit
             ) from None
-
-    async def _prepare(self, payload: bytes) -> Prepared:
-        if not payload and not self._carries_empty:
-            return Prepared([], 1, keccak256(payload).hex())
-        if len(payload) < THREAD_BYTES_MIN:
-            return self._segment(payload, self._parameters, self._first_parity_now())
-        # As it is set now: the thread may begin later.
-        chosen = self._parameters, self._first_parity_now()
-        return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, *chosen)
 
     def prepare_ephemeral(self, payload: bytes) -> bytes | None:
         """The one content of an ephemeral message; None for an empty one that the wire cannot carry.
@@ -105,9 +102,6 @@ class ChannelSegmenter:
         if len(payload) < THREAD_BYTES_MIN:
             return keccak256(payload).hex()
         return (await asyncio.get_running_loop().run_in_executor(None, keccak256, payload)).hex()
-
-    def _first_parity_now(self) -> int | None:
-        return None if self._first_parity is None else self._first_parity()
 
     def _segment(self, payload: bytes, parameters: SegmentationParameters, first_parity: int | None) -> Prepared:
         if first_parity is None:
