@@ -113,6 +113,7 @@ __all__ = [
     "sds_limits",
     "segment",
     "segment_many",
+    "segment_message",
     "segment_on_demand",
     "shard_of",
     "sizes_in_rows",
@@ -407,6 +408,12 @@ def segment_on_demand(
     """The transport messages of a payload whose parity is made on demand, and how much more there can be: its data
     segments and, for a million of them, the first `parity_millionths` of as much parity as there may be, or what the
     parameters ask for where that is more."""
+
+def segment_message(
+    payload: Buffer, parameters: SegmentationParameters, parity_millionths: int | None
+) -> tuple[list[bytes], int, str, int]:
+    """As `segment`, or `segment_on_demand` where some parity is said: the transport messages, how many of them hold
+    data, hex Keccak-256 of the payload, and how much more parity there can be."""
 
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
     """A list of lists of messages for an iterable of buffers; for an Arrow binary array, chunked or not, a list array

@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use shardwire_core::segment::{self, ParameterError, Parameters, Segments, Settings};
+use shardwire_core::hex::hex;
+use shardwire_core::segment::{
+    self, ParameterError, Parameters, SegmentationError, Segments, Settings,
+};
 use shardwire_core::wire::segment::{Received, Slot, WireFormat, decode};
 use shardwire_stub::documented;
 
@@ -119,6 +122,35 @@ pub fn segment_on_demand<'py>(
     })?;
     let reserve = segments.reserve();
     Ok((messages(py, &segments, &payload)?, reserve))
+}
+
+/// Segments, how many of them hold data, Keccak-256 of the payload in hex, and parity that can be made on demand.
+type Message<'py> = (Bound<'py, PyList>, usize, String, usize);
+
+#[documented]
+#[pyfunction]
+pub fn segment_message<'py>(
+    py: Python<'py>,
+    payload: Buffer<'py>,
+    parameters: &SegmentationParameters,
+    parity_millionths: Option<u32>,
+) -> Result<Message<'py>, Error> {
+    let (bytes, parameters) = (payload.as_bytes(), &parameters.inner);
+    let (segments, hash) = detached(py, bytes.len(), || {
+        let segments = match parity_millionths {
+            Some(first) => segment::segment_on_demand(bytes, parameters, first)?,
+            None => segment::segment(bytes, parameters)?,
+        };
+        let hash = segments.payload_hash();
+        Ok::<_, SegmentationError>((segments, hash))
+    })?;
+    let contents = messages(py, &segments, &payload)?;
+    Ok((
+        contents,
+        segments.data_count(),
+        hex(&hash),
+        segments.reserve(),
+    ))
 }
 
 /// Writes each segment straight into the `bytes` that is returned.

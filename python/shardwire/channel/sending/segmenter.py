@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from shardwire._native import SegmentationParameters, inspect_segment, keccak256, segment, segment_on_demand
+from shardwire._native import SegmentationParameters, keccak256, segment, segment_message
 from shardwire.config import SegmentationConfig
 from shardwire.errors import PayloadTooLargeError
 from shardwire.segmentation.parameters import native_parameters
-from shardwire.segmentation.segmenter import SEGMENTS_MAX
 
 # Hashing and coding a message of this size takes milliseconds, during which the event loop should go on.
 THREAD_BYTES_MIN = 1 << 20
@@ -45,7 +44,6 @@ class ChannelSegmenter:
 
     def __init__(self, segmentation: SegmentationConfig, first_parity: Callable[[], int] | None = None) -> None:
         self._first_parity = first_parity
-        self._wire_format = segmentation.wire_format
         self._carries_empty = segmentation.wire_format != "draft"
         self.use(segmentation)
 
@@ -68,8 +66,8 @@ class ChannelSegmenter:
         chosen = self._parameters, None if self._first_parity is None else self._first_parity()
         try:
             if len(payload) < THREAD_BYTES_MIN:
-                return self._segment(payload, *chosen)
-            return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, *chosen)
+                return _segmented(payload, *chosen)
+            return await asyncio.get_running_loop().run_in_executor(None, _segmented, payload, *chosen)
         except PayloadTooLargeError as error:
             size, limit = error.payload_bytes, error.limit_bytes
             remedy = "send it with send_file(), which takes any size, or in parts"
@@ -103,14 +101,6 @@ class ChannelSegmenter:
             return keccak256(payload).hex()
         return (await asyncio.get_running_loop().run_in_executor(None, keccak256, payload)).hex()
 
-    def _segment(self, payload: bytes, parameters: SegmentationParameters, first_parity: int | None) -> Prepared:
-        if first_parity is None:
-            contents, reserve = segment(payload, parameters), 0
-        else:
-            contents, reserve = segment_on_demand(payload, parameters, first_parity)
-        header = inspect_segment(contents[0], self._wire_format, SEGMENTS_MAX)
-        if header is None:
-            return Prepared(contents, 1, keccak256(payload).hex())
-        # The segments carry the hash already; hashing a large message again would double the cost of sending it.
-        data_count = header.data_segment_count or 1
-        return Prepared(contents, data_count, header.entire_message_hash.hex(), reserve)
+
+def _segmented(payload: bytes, parameters: SegmentationParameters, first_parity: int | None) -> Prepared:
+    return Prepared(*segment_message(payload, parameters, first_parity))

@@ -69,6 +69,12 @@ impl<'a> Segments<'a> {
         self.entire_message_hash
     }
 
+    /// Keccak-256 of the payload, also where draft sends it unmodified.
+    pub fn payload_hash(&self) -> [u8; HASH_LENGTH] {
+        let hash = || self.entire_message_hash;
+        self.unmodified().map_or_else(hash, keccak256)
+    }
+
     /// The payload where draft sends it unmodified, as the only transport message.
     pub fn unmodified(&self) -> Option<&'a [u8]> {
         (self.counts.data == 0).then_some(self.payload)
@@ -81,6 +87,11 @@ impl<'a> Segments<'a> {
         } else {
             self.counts.data + self.parity.len()
         }
+    }
+
+    /// How many of those hold data.
+    pub fn data_count(&self) -> usize {
+        self.counts.data.max(1)
     }
 
     /// Parity that is announced and not made.
