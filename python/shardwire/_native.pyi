@@ -1832,6 +1832,8 @@ class ChannelMachine(Participant):
         """A message reached the network under this hash; False where nobody waited for it any longer."""
     def handle_late(self, transmit_id: int, now: Now) -> None:
         """A message was not handed to the node, since the rate limit had no place left for it."""
+    def announce_late(self, transmit_id: int) -> None:
+        """`handle_late` follows: where this is the first message of its send, nothing of that leaves meanwhile."""
     def announce_failure(self) -> None:
         """Says at once that `handle_failed` will come: nothing is tried before it has."""
     def handle_failed(

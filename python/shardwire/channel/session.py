@@ -24,7 +24,7 @@ from shardwire.channel.outflow import Outflow
 from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.sending.message_sizes import MessageSizes
-from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated, Stored
 from shardwire.channel.sending.request_ids import new_request_id
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
@@ -382,6 +382,8 @@ class Session:
             self._reception.remember(outcome.message_hash)
         elif isinstance(outcome, DispatchFailed):
             self.engine.machine.announce_failure()
+        elif isinstance(outcome, Late):
+            self.engine.machine.announce_late(outcome.transmit.transmit_id)
         if not self._outcomes:
             self.driver.post(self._apply_outcomes)
         self._outcomes.append(outcome)

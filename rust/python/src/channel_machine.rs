@@ -465,6 +465,13 @@ impl ChannelMachine {
         }))
     }
 
+    fn announce_late(slf: PyRef<'_, Self>, py: Python<'_>, transmit_id: u64) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.announce_late(transmit_id);
+        });
+        Ok(())
+    }
+
     fn announce_failure(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
         with(slf.as_super().lock_held(py)?, Channel::announce_failure);
         Ok(())

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from shardwire._native import DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS
+from shardwire._native import PROPAGATION_TIMEOUT_MS
 from shardwire.channel.hooks import CANCEL_AGAIN_S, Begun, awaitable_of, heed_cancellation, is_non_negative_int, is_ours
 from shardwire.channel.limits.quota import Place, Quota
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late
@@ -56,9 +56,6 @@ class Dispatcher:
         self._report = report
         self._queue: deque[Sealed] = deque()
         self._wake = Wake()
-        # Sends whose first content got no place: nothing of them leaves before it. Once as many others were refused as
-        # may be on their way here at once, nothing of a send is any more.
-        self._unplaced: dict[str, None] = {}
 
     def submit(self, sealed: Sealed) -> None:
         """Queues a message."""
@@ -73,7 +70,6 @@ class Dispatcher:
     def clear(self) -> None:
         """Forgets what was not sent; nobody waits for it any longer."""
         self._queue.clear()
-        self._unplaced.clear()
 
     async def run(self) -> None:
         """Sends what is queued, until cancelled."""
@@ -99,8 +95,8 @@ class Dispatcher:
                     # The others took so long that it is counted anew.
                     break
                 waiting.popleft()
-                if place is None or not self._is_placed(sealed.transmit):
-                    self._refuse(sealed.transmit, place)
+                if place is None:
+                    self._report(Late(sealed.transmit))
                 else:
                     await self._send(sealed, place)
         finally:
@@ -108,21 +104,6 @@ class Dispatcher:
             for _, place in waiting:
                 if place is not None:
                     self._quota.give_back(place)
-
-    def _is_placed(self, transmit: Transmit) -> bool:
-        """Whether the first content of its send has its place, where it has one itself."""
-        if transmit.kind is TransmitKind.FIRST:
-            self._unplaced.pop(transmit.send_id or "", None)
-        return transmit.send_id not in self._unplaced
-
-    def _refuse(self, transmit: Transmit, place: Place | None) -> None:
-        if place is not None:
-            self._quota.give_back(place)
-        elif transmit.kind is TransmitKind.FIRST and transmit.send_id is not None:
-            self._unplaced[transmit.send_id] = None
-            if len(self._unplaced) > DISPATCHES_MAX:
-                del self._unplaced[next(iter(self._unplaced))]
-        self._report(Late(transmit))
 
     async def _send(self, sealed: Sealed, place: Place | None = None) -> None:
         transmit = sealed.transmit

@@ -192,6 +192,15 @@ impl Channel {
         self.dispatch.flights.contains(transmit_id)
     }
 
+    /// [`Channel::handle_late`] follows for this message. Where it is the first of its send, nothing of that leaves
+    /// meanwhile.
+    pub fn announce_late(&mut self, transmit_id: u64) {
+        let transmit = self.dispatch.flights.transmit(transmit_id);
+        if transmit.is_some_and(|transmit| transmit.kind == TransmitKind::First) {
+            self.dispatch.announced_late.insert(transmit_id);
+        }
+    }
+
     /// [`Channel::withdraw`] follows for a request of this send. Nothing of it leaves meanwhile, and nothing new that
     /// may name it in its history: that is encoded again.
     pub fn announce_withdrawal(&mut self, request_id: &str, send_id: &str) {

@@ -70,6 +70,8 @@ pub(super) struct Dispatch {
     uncounted: HashSet<Name>,
     /// Failures that are known and not applied yet: nothing is tried before they are.
     announced_failures: u32,
+    /// First contents that got no place, and are not taken back yet.
+    announced_late: HashSet<u64>,
     /// Requests that are to be withdrawn, and their sends.
     announced_withdrawals: HashMap<Name, Name>,
     /// Failures of the node since a send that waits for it last propagated, and when the last of them was
@@ -117,6 +119,7 @@ impl Dispatch {
             late: Late::default(),
             uncounted: HashSet::default(),
             announced_failures: 0,
+            announced_late: HashSet::default(),
             announced_withdrawals: HashMap::default(),
             failures_by_send: HashMap::default(),
             looked_ms: monotonic_ms,
@@ -154,17 +157,19 @@ impl Dispatch {
         self.announced_withdrawals.remove(request_id.as_bytes());
     }
 
-    /// Whether a message waits for what was announced.
+    /// Whether a message waits for what was announced, or for the first of its send.
     fn is_withheld(&self, transmit_id: u64) -> bool {
-        if self.announced_withdrawals.is_empty() {
+        let Some(transmit) = self.flights.transmit(transmit_id) else {
             return false;
-        }
-        let transmit = self.flights.transmit(transmit_id);
-        transmit.is_some_and(|transmit| {
-            let mut withdrawn = self.announced_withdrawals.values();
-            matches!(transmit.kind, TransmitKind::First | TransmitKind::Further)
-                || withdrawn.any(|send_id| transmit.send_id.as_ref() == Some(send_id))
-        })
+        };
+        let is_new = matches!(transmit.kind, TransmitKind::First | TransmitKind::Further);
+        let is_of = |send_id: &Name| transmit.send_id.as_ref() == Some(send_id);
+        let late = self.announced_late.iter();
+        let mut late = late.filter_map(|&id| self.flights.transmit(id)?.send_id.as_ref());
+        (is_new && !self.announced_withdrawals.is_empty())
+            || self.announced_withdrawals.values().any(is_of)
+            || late.any(is_of)
+            || self.late.is_behind(transmit)
     }
 
     /// The kinds that may leave now.

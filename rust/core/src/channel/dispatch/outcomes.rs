@@ -72,6 +72,7 @@ impl Channel {
     /// A message was not handed to the node, since a rate limit had no place left for it: no failure. It leaves
     /// as it is when there is a place; an ephemeral one has one try and is dropped.
     pub fn handle_late(&mut self, transmit_id: u64, now: Now) {
+        self.dispatch.announced_late.remove(&transmit_id);
         let Some(flight) = self.take_answered(transmit_id, false) else {
             return;
         };

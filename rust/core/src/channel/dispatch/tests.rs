@@ -596,6 +596,27 @@ fn what_is_late_leaves_before_the_rest_of_its_send() {
 }
 
 #[test]
+fn nothing_of_a_send_leaves_once_its_first_is_said_to_be_late_before_that() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 0);
+    alice.submit(OTHER, 1, 0);
+    alice.allowances = vec![messages(2)];
+    let prepared = alice.poll();
+    let [first, further, other] = &prepared[..] else {
+        panic!("three are prepared")
+    };
+    alice.channel.announce_late(first.transmit_id);
+    assert!(!alice.channel.leave(further.transmit_id, 0));
+    assert!(alice.channel.leave(other.transmit_id, 0));
+    alice.channel.handle_late(first.transmit_id, at(0));
+    assert!(!alice.channel.leave(further.transmit_id, 0));
+    assert_eq!(alice.poll(), prepared[..1]);
+    for transmit in [first, further] {
+        assert!(alice.channel.leave(transmit.transmit_id, 0));
+    }
+}
+
+#[test]
 fn what_is_made_while_the_first_is_late_waits_behind_it() {
     let mut alice = Alice::new();
     alice.submit(ONE, DISPATCHES_MAX as u32 + 1, 0);
