@@ -89,10 +89,12 @@ class Engine:
         self.peer_log = peer_log
         self.own_sends: OwnSends = machine.own_sends()
         self.quota = quota
-        self._limit_notices = LimitNotices(machine, quota, peer_log)
+        # What is told of the channel as a whole, behind the events of its sends.
+        self._told: list[ChannelEvent] = []
+        self._limit_notices = LimitNotices(machine, quota, peer_log, self._told.append)
         self.timeline = timeline
         self._sender_id = sender_id
-        self.notices = Notices(sender_id, now)
+        self._notices = Notices(sender_id, now, self._told.append)
         self.active = False
         self.meter = Meter()
         # Messages that wait for room, by request; and those that wait no longer since the last cycle.
@@ -265,11 +267,10 @@ class Engine:
         return delivery
 
     def _gather_events(self) -> None:
-        self.notices.review_reach(self.machine)
+        self._notices.review_reach(self.machine)
         self._events += self.own_sends.poll_events()
-        for part in (self._limit_notices, self.notices):
-            if told := part.poll_events():
-                self._events += [(event, None) for event in told]
+        self._events += [(event, None) for event in self._told]
+        self._told.clear()
         if self._irretrievable:
             (first, *others), self._irretrievable = self._irretrievable, []
             self._events.append((IrretrievableMessageEvent(first, tuple(others)), None))
@@ -341,7 +342,7 @@ class Engine:
             case MessageGivenUp() | DependencyLost():
                 self._irretrievable.append(event.entry)
             case SenderIdConflict():
-                self.notices.on_conflict(now)
+                self._notices.on_conflict(now)
             case TransmitFailed():
                 self._limit_notices.on_transmit_failed(event)
             case NodeFailing() | NodeRecovered():

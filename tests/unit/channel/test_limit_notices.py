@@ -40,7 +40,8 @@ def test_acknowledgements_that_alone_wait_for_their_turn_are_not_told_of(
     member = limit.join(lambda: 0, lambda: NOW_MS)
     quota = Quota((limit, member))
     machine: Any = SimpleNamespace(waiting=lambda: dict.fromkeys(TransmitKind, 0), unplaced=0)
-    notices = LimitNotices(machine, quota, PeerLog(logging.getLogger(__name__), lambda: 0))
+    events: list[Any] = []
+    notices = LimitNotices(machine, quota, PeerLog(logging.getLogger(__name__), lambda: 0), events.append)
     asyncio.run(quota.take([spent] * 8))
     notices.on_limited(holds_contents, Now(0, NOW_MS))
-    assert [event.resets_at_ms for event in notices.poll_events()] == [180_000] * told
+    assert [event.resets_at_ms for event in events] == [180_000] * told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from shardwire._native import ChannelMachine
 from shardwire.events import ChannelEvent, SenderIdConflictEvent, WithinReachEvent
@@ -21,20 +22,21 @@ class Notices:
     Args:
         sender_id: Ours.
         now: The moment of creation.
+        tell: Given each event.
     """
 
-    def __init__(self, sender_id: str, now: Now) -> None:
+    def __init__(self, sender_id: str, now: Now, tell: Callable[[ChannelEvent], None]) -> None:
         self._sender_id = sender_id
         self._next_conflict_ms = now.monotonic_ms
         self._told_conflict = False
         self._within_reach = True
-        self._events: list[ChannelEvent] = []
+        self._tell = tell
 
     def on_conflict(self, now: Now) -> None:
         """Another participant sends under our id; told once in `CONFLICT_INTERVAL_MS`, not for each of its messages."""
         if now.monotonic_ms >= self._next_conflict_ms:
             self._next_conflict_ms = now.monotonic_ms + CONFLICT_INTERVAL_MS
-            self._events.append(SenderIdConflictEvent(self._sender_id))
+            self._tell(SenderIdConflictEvent(self._sender_id))
             if not self._told_conflict:
                 self._told_conflict = True
                 logger.warning(
@@ -47,8 +49,4 @@ class Notices:
         in_store = machine.sends_in_store()
         if (in_store > 0) is self._within_reach:
             self._within_reach = not self._within_reach
-            self._events.append(WithinReachEvent(self._within_reach, in_store))
-
-    def poll_events(self) -> list[ChannelEvent]:
-        events, self._events = self._events, []
-        return events
+            self._tell(WithinReachEvent(self._within_reach, in_store))

@@ -9,6 +9,18 @@ from shardwire.quoting import one_line, quoted
 # So many messages that nobody here can read are worth a warning.
 UNREADABLE_TOLD = 3
 
+# By kind of fault: its name, the sender and the detail, which what is not held has not.
+_TOLD = {
+    "segment-invalid": "discarded segment %s of sender %s as invalid: %s; do all participants have the same "
+    "wire_format of segmentation?",
+    "segment-discarded": "discarded segment %s of sender %s, %s",
+    "hash-mismatch": "payload %s is invalid, it does not have its hash, last segment by sender %s: %s",
+    "false-segments": "message %s of sender %s: %s false segments were set aside",
+    "message-dropped": "partial message %s of sender %s was dropped: %s",
+    "message-not-held": "send %s of sender %s was released but is not held%s",
+}
+_OF_HASHES = ("hash-mismatch", "false-segments", "message-dropped")
+
 
 def count_dropped(reason: str, peer_log: PeerLog) -> None:
     """Counts a message that the machine dropped, and tells what the first ones most likely mean."""
@@ -23,30 +35,8 @@ def count_dropped(reason: str, peer_log: PeerLog) -> None:
 
 
 def tell_fault(fault: MessageFault, peer_log: PeerLog) -> None:
-    """Tells one fault; names and texts of peers are quoted."""
-    name, sender, detail = quoted(fault.name), quoted(fault.sender_id), one_line(fault.detail)
-    match fault.kind:
-        case "segment-invalid":
-            peer_log.tell(
-                "discarded segment %s of sender %s as invalid: %s; do all participants have the same wire_format of "
-                "segmentation?",
-                name,
-                sender,
-                detail,
-            )
-        case "segment-discarded":
-            peer_log.tell("discarded segment %s of sender %s, %s", name, sender, detail)
-        case "hash-mismatch":
-            peer_log.tell(
-                "payload %s is invalid, it does not have its hash, last segment by sender %s: %s",
-                fault.name,
-                sender,
-                detail,
-            )
-        case "false-segments":
-            peer_log.tell("message %s of sender %s: %s false segments were set aside", fault.name, sender, detail)
-        case "message-dropped":
-            peer_log.tell("partial message %s of sender %s was dropped: %s", fault.name, sender, detail)
-        case "message-not-held":
-            peer_log.count("released_without_payload")
-            peer_log.tell("send %s of sender %s was released but is not held", name, sender)
+    """Tells one fault; names and texts of peers are quoted, hashes are not theirs to choose."""
+    name = fault.name if fault.kind in _OF_HASHES else quoted(fault.name)
+    if fault.kind == "message-not-held":
+        peer_log.count("released_without_payload")
+    peer_log.tell(_TOLD[fault.kind], name, quoted(fault.sender_id), one_line(fault.detail))

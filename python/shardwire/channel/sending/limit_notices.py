@@ -4,6 +4,7 @@ failing node when it begins to fail and when it takes messages again."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from shardwire._native import ChannelMachine, NodeFailing, NodeHolds, NodeRecovered, TransmitFailed
 from shardwire.channel.limits.quota import Quota
@@ -22,15 +23,18 @@ class LimitNotices:
         machine: Says how much waits, and how much is prepared to leave.
         quota: The rate limits.
         peer_log: Told of messages of others that did not leave.
+        tell: Given each event.
     """
 
-    def __init__(self, machine: ChannelMachine, quota: Quota, peer_log: PeerLog) -> None:
+    def __init__(
+        self, machine: ChannelMachine, quota: Quota, peer_log: PeerLog, tell: Callable[[ChannelEvent], None]
+    ) -> None:
         self._machine = machine
         self._quota = quota
         self._peer_log = peer_log
         # The latest announcement: when more may leave, and whether the clock stood before an epoch that was counted.
         self._announced = -1, False
-        self._events: list[ChannelEvent] = []
+        self._tell = tell
 
     def on_limited(self, holds_contents: bool, now: Now) -> None:
         """Something waits for the rate limit; acknowledgements that alone wait for their turn are not told of."""
@@ -45,7 +49,7 @@ class LimitNotices:
         if (resets_at_ms, behind_ms > 0) == self._announced:
             return
         self._announced = resets_at_ms, behind_ms > 0
-        self._tell(resets_at_ms, now, behind_ms)
+        self._tell_limit(resets_at_ms, now, behind_ms)
         if behind_ms:
             logger.warning(
                 "the clock stands %d ms before an epoch of the rate limit that was counted already: only "
@@ -53,19 +57,19 @@ class LimitNotices:
                 behind_ms,
             )
 
-    def _tell(self, resets_at_ms: int, now: Now, behind_ms: int = 0) -> None:
+    def _tell_limit(self, resets_at_ms: int, now: Now, behind_ms: int = 0) -> None:
         """Everything waits until a time."""
         waiting = self._machine.waiting()
         queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
         status = self._quota.status(now.epoch_ms)
         # What is prepared to leave has its place, but for what others take before it.
         used = min(status.total, status.used + self._machine.unplaced)
-        self._events.append(RateLimitEvent(used, status.total, resets_at_ms, queued, behind_ms))
+        self._tell(RateLimitEvent(used, status.total, resets_at_ms, queued, behind_ms))
 
     def on_held(self, event: NodeHolds, now: Now) -> None:
         """The node refuses everything until a time that it named."""
         logger.warning("the node takes nothing for %d ms, everything waits: %s", event.hold_ms, one_line(event.error))
-        self._tell(now.epoch_ms + event.hold_ms, now)
+        self._tell_limit(now.epoch_ms + event.hold_ms, now)
 
     def on_transmit_failed(self, event: TransmitFailed) -> None:
         """A message did not leave. While the node fails, that is logged at level debug: its failing is told once."""
@@ -78,13 +82,8 @@ class LimitNotices:
     def on_node(self, event: NodeFailing | NodeRecovered) -> None:
         """The node failed several times in a row, or takes messages again."""
         if isinstance(event, NodeFailing):
-            self._events.append(NodeFailingEvent(True, event.failures, event.error))
+            self._tell(NodeFailingEvent(True, event.failures, event.error))
             return
         logger.info("the node takes messages again, after %d failures", event.failures)
         if event.told:
-            self._events.append(NodeFailingEvent(False, 0, ""))
-
-    def poll_events(self) -> list[ChannelEvent]:
-        """The events since the last call."""
-        events, self._events = self._events, []
-        return events
+            self._tell(NodeFailingEvent(False, 0, ""))
