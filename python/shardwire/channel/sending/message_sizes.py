@@ -22,10 +22,6 @@ from shardwire.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 
-def too_large_text(size_bytes: int, bytes_max: int) -> str:
-    return f"it is too large: {size_bytes} bytes, the node carries {bytes_max}"
-
-
 class MessageSizes:
     """Divides the node's messages when a channel is created, and again whenever the node changes their size.
 

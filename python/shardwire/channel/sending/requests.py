@@ -62,7 +62,10 @@ class Requests:
         """The node says that a request reached the network."""
         transmit = self._transmits.pop(request_id, None)
         if transmit is not None:
-            self._await_store(request_id, transmit)
+            if transmit.kind in CONTENTS and transmit.send_id is not None and transmit.ordinal is not None:
+                self._unstored[request_id] = Stored(transmit.send_id, transmit.ordinal)
+                if len(self._unstored) > UNSTORED_MAX:
+                    self._unstored.popitem(last=False)
             self._report(Propagated(transmit, message_hash))
         elif self._sending:
             self._remember_early(request_id, lambda: self.on_propagated(request_id, message_hash))
@@ -84,12 +87,6 @@ class Requests:
             self._report(DispatchFailed(transmit, error.error, error.permanent, retry_after_ms=error.retry_after_ms))
         elif self._sending:
             self._remember_early(error.request_id, lambda: self.on_send_error(error))
-
-    def _await_store(self, request_id: str, transmit: Transmit) -> None:
-        if transmit.kind in CONTENTS and transmit.send_id is not None and transmit.ordinal is not None:
-            self._unstored[request_id] = Stored(transmit.send_id, transmit.ordinal)
-            if len(self._unstored) > UNSTORED_MAX:
-                self._unstored.popitem(last=False)
 
     def _remember_early(self, request_id: str, handle: Callable[[], None]) -> None:
         self._early.setdefault(request_id, []).append(handle)

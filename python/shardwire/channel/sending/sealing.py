@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from shardwire.channel.cipher_calls import encrypted, told_of_cipher
 from shardwire.channel.hooks import heed_cancellation, is_ours
-from shardwire.channel.sending.message_sizes import MessageSizes, too_large_text
+from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.outcomes import DispatchFailed
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.wake import Wake
@@ -113,7 +113,7 @@ class Sealer:
             return
         # A cipher may add more than it says, or than it added when it was measured, and the node may carry less than
         # when this was encoded.
-        self._fail(transmit, too_large_text(len(payload), payload_bytes_max))
+        self._fail(transmit, f"it is too large: {len(payload)} bytes, the node carries {payload_bytes_max}")
 
     def _fail(self, transmit: Transmit, text: str) -> None:
         # A repair is somebody else's message, for somebody else who asked for it.

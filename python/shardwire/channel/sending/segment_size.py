@@ -58,7 +58,7 @@ def envelope_overhead_bytes(content_topic: str, meta: bytes, payload_bytes: int)
         ephemeral=True,
     )
     # The empty payload was counted with a length of one byte at most; a real one needs up to five.
-    return len(message.encode()) + 1 + _varint_bytes(payload_bytes)
+    return len(message.encode()) + 1 + max(1, (payload_bytes.bit_length() + 6) // 7)
 
 
 def payload_bytes_max(max_message_size_bytes: int, content_topic: str, meta: bytes) -> int:
@@ -152,7 +152,3 @@ def divide_message(
         segmentation=replace(segmentation, segment_size_bytes=segment),
         content_bytes_max=content,
     )
-
-
-def _varint_bytes(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
