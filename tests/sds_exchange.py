@@ -112,7 +112,7 @@ class Party:
         if key in self.texts:
             self.machine.handle_content_surplus(event.message_id)
             return
-        self.machine.handle_content_placed(event.message_id, event.sender_id, send_id, index, count, needed, now)
+        self.machine.handle_content_placed(event.message_id, send_id, index, count, needed, now)
         held = self.held.setdefault(key, set())
         held.add(index)
         if len(held) >= needed:

@@ -1220,7 +1220,6 @@ class MessageChannel(Participant):
     def handle_content_placed(
         self,
         message_id: str,
-        sender_id: str,
         send_id: str,
         ordinal: int | None,
         content_count: int | None,

@@ -109,7 +109,7 @@ def test_lamport_on_delivery_takes_the_larger_and_adds_nothing() -> None:
     for number, lamport in ((1, 1_500), (2, 1_200)):
         send_id = f"{number:032x}"
         alice.handle_message(message(LOGOS.sds, lamport_timestamp=lamport, message_id=f"{send_id}.0"), Now(0, 1_000))
-        alice.handle_content_placed(f"{send_id}.0", "bob", send_id, 0, 1, 1, Now(0, 1_000))
+        alice.handle_content_placed(f"{send_id}.0", send_id, 0, 1, 1, Now(0, 1_000))
         alice.handle_send_reconstructed("bob", send_id, 1, Now(0, 1_000))
         assert alice.lamport_timestamp == 1_500
 

@@ -126,19 +126,17 @@ impl MessageChannel {
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a segment's header says")]
-    #[pyo3(signature = (message_id, sender_id, send_id, ordinal, content_count, contents_needed, now))]
+    #[pyo3(signature = (message_id, send_id, ordinal, content_count, contents_needed, now))]
     fn handle_content_placed(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
         message_id: MessageId<'_>,
-        sender_id: SenderId<'_>,
         send_id: SendId<'_>,
         ordinal: Option<Ordinal>,
         content_count: Option<ContentCount>,
         contents_needed: Option<ContentsNeeded>,
         now: Moment,
     ) -> PyResult<()> {
-        let _ = sender_id;
         let place = Place {
             send_id: &send_id,
             ordinal: ordinal.map(|ordinal| ordinal.0),

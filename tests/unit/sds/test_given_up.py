@@ -33,7 +33,7 @@ class Doubter(Party):
     def _on_content(self, event: ContentReceived, now: Now) -> None:
         place = int(event.content.split(b"/")[0])
         send_id = event.send_id or ""
-        self.machine.handle_content_placed(event.message_id, event.sender_id, send_id, place, 3, 2, now)
+        self.machine.handle_content_placed(event.message_id, send_id, place, 3, 2, now)
         held = self.held.setdefault((event.sender_id, send_id), set())
         held.add(place)
         if len(held) == 2:

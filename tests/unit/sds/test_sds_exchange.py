@@ -204,7 +204,7 @@ def test_what_others_name_of_a_send_that_is_partly_here_is_asked_for(content_cou
         for transmit in received:
             machine.handle_message(transmit.payload, at(10))
             ordinal = transmit.ordinal
-            machine.handle_content_placed(transmit.message_id, "alice", send_id, ordinal, content_count, 3, at(10))
+            machine.handle_content_placed(transmit.message_id, send_id, ordinal, content_count, 3, at(10))
     carol.handle_send_reconstructed("alice", send_id, 3, at(10))
     due_ms = carol.poll_timeout()
     assert due_ms is not None

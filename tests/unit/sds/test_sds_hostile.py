@@ -54,7 +54,7 @@ def test_random_and_mutated_bytes_raise_nothing() -> None:
         while (event := victim.machine.poll_event()) is not None:
             if isinstance(event, ContentReceived):
                 victim.machine.handle_content_placed(
-                    event.message_id, event.sender_id, event.send_id or event.message_id, 0, 1, 1, at(step)
+                    event.message_id, event.send_id or event.message_id, 0, 1, 1, at(step)
                 )
                 victim.machine.handle_send_reconstructed(
                     event.sender_id, event.send_id or event.message_id, 1, at(step)

@@ -63,7 +63,7 @@ class Recovering(Party):
     def _on_content(self, event: ContentReceived, now: Now) -> None:
         if event.content.startswith(b"0/1/2|"):
             self.texts[event.sender_id, "send"] = "text"
-            self.machine.handle_content_placed(event.message_id, event.sender_id, "send", 0, 2, 1, now)
+            self.machine.handle_content_placed(event.message_id, "send", 0, 2, 1, now)
             ids = ["first", "second"]
             self.machine.handle_send_reconstructed(event.sender_id, "send", 2, now, inferred_message_ids=ids)
         else:
