@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use shardwire_core::channel::{
     Arrival, Channel, ChannelConfig, Failure, Handover, Listened, QueueLimits, RetrievalConfig,
     Segmentation, StoredRecord, Submission, Taken,
@@ -27,7 +27,7 @@ use crate::sds_events::{Transmit, transmit_object};
 use crate::segmentation::SegmentationParameters;
 use crate::send_events::kinds_named;
 use crate::store_questions::StoreQuestions;
-use crate::stored_records::ChangedRecords;
+use crate::stored_records::{ChangedRecords, read_records};
 
 #[documented]
 #[pyclass(extends = Participant, frozen, module = "shardwire._native")]
@@ -156,11 +156,7 @@ impl ChannelMachine {
             handover,
             retrieval: retrieval_of(sync)?,
         };
-        let mut read: Vec<(PyBackedStr, Bound<'py, PyBytes>, Buffer<'py>)> = Vec::new();
-        for item in records.call_method0(intern!(py, "items"))?.try_iter()? {
-            let ((kind, key), value) = item?.extract()?;
-            read.push((kind, key, value));
-        }
+        let read = read_records(records)?;
         let records = read.iter().map(|(kind, key, value)| -> StoredRecord<'_> {
             (&**kind, key.as_bytes(), octets(value.clone()))
         });

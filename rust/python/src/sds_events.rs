@@ -1,10 +1,10 @@
 //! What leaves the SDS machine: `_native.pyi`, "Scalable Data Sync".
 
-use pyo3::PyClassInitializer;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
+use pyo3::{IntoPyObjectExt, PyClassInitializer};
 use shardwire_core::sds::{self, Event};
 use shardwire_stub::documented;
 
@@ -42,15 +42,8 @@ pub fn compared(
     if !one.get_type().is(other.get_type()) {
         return Ok(py.NotImplemented());
     }
-    let mut same = true;
-    for name in names {
-        same &= one.getattr(*name)?.eq(other.getattr(*name)?)?;
-    }
-    Ok((same == wanted)
-        .into_pyobject(py)?
-        .to_owned()
-        .into_any()
-        .unbind())
+    let same = fields(one, names)?.eq(fields(other, names)?)?;
+    (same == wanted).into_py_any(py)
 }
 
 /// The fields of an object, in their order.

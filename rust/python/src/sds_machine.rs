@@ -1,6 +1,5 @@
 //! SDS alone: `_native.pyi`, "Scalable Data Sync".
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardwire_core::sds::{Machine, Name, Place};
@@ -8,7 +7,7 @@ use shardwire_stub::documented;
 
 use crate::arguments::{
     ChannelId, ContentCount, ContentsNeeded, FromStore, HeaderBytesMax, Invalid, KeepMessages,
-    MessageId, Ordinal, RivalName, Rng, SendId, SenderId, refused,
+    MessageId, Ordinal, RivalName, Rng, SendId, SenderId,
 };
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
@@ -18,7 +17,7 @@ use crate::participant::{Held, Participant};
 use crate::python_random::PythonRandom;
 use crate::sds_config::config_of;
 use crate::sds_events::{SdsEvent, event_object};
-use crate::stored_records::ChangedRecords;
+use crate::stored_records::{ChangedRecords, read_records};
 
 /// A message to be taken in again, and its hint.
 type Reopened<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
@@ -84,21 +83,12 @@ impl MessageChannel {
     ) -> PyResult<Py<Self>> {
         let py = records.py();
         let config = config_of(config, sync, header_bytes_max.0, delivered_when)?;
-        let mut read = Vec::new();
-        let items = records.call_method0(intern!(py, "items"));
-        let limit = "a mapping of (kind, key) to bytes";
-        for item in items
-            .map_err(|_| refused("records", records, limit))?
-            .try_iter()?
-        {
-            let ((kind, key), value): ((String, Bound<'_, PyBytes>), Buffer<'_>) =
-                item?.extract()?;
-            read.push((kind, Name::from_wire(key.as_bytes()), octets(value)));
-        }
+        let read = read_records(records)?;
+        let records = read.iter().map(|(kind, key, value)| {
+            let key = Name::from_wire(key.as_bytes());
+            (&**kind, key, octets(value.clone()))
+        });
         let rng = Box::new(PythonRandom::new(py, rng.0));
-        let records = read
-            .iter()
-            .map(|(kind, key, value)| (kind.as_str(), key.clone(), value.clone()));
         let now = now.into();
         let machine =
             Machine::new(&channel_id, &sender_id, config, now, rng).map_err(Error::from)?;

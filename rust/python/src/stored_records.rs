@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::basic::CompareOp;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyString};
 use shardwire_core::channel::{Record, RecordKey, Value};
@@ -13,6 +15,7 @@ use shardwire_core::journal::table::Table;
 use shardwire_core::sds;
 use shardwire_stub::documented;
 
+use crate::arguments::refused;
 use crate::buffer::Buffer;
 use crate::channel_events::payload_object;
 use crate::error::Error;
@@ -24,6 +27,20 @@ type Changed = (Name, Option<Value>);
 type NameObject<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>);
 /// Where a value lies: its first byte, its bytes as they are stored, their checksum.
 type PlaceNumbers = (u64, u64, u32);
+
+/// What a mapping of stored records gives: kind, key and value of each.
+pub fn read_records<'py>(
+    records: &Bound<'py, PyAny>,
+) -> PyResult<Vec<(PyBackedStr, Bound<'py, PyBytes>, Buffer<'py>)>> {
+    let limit = "a mapping of (kind, key) to bytes";
+    let items = records.call_method0(intern!(records.py(), "items"));
+    let items = items.map_err(|_| refused("records", records, limit))?;
+    let read = items.try_iter()?.map(|item| {
+        let ((kind, key), value) = item?.extract()?;
+        Ok((kind, key, value))
+    });
+    read.collect()
+}
 
 #[documented]
 #[pyclass(frozen, mapping, module = "shardwire._native")]
