@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     if options.dead_letters is not None and options.key is not None:
         raise ConfigError("--dead-letters reads the segments anew, which --key spares: leave one out")
     with job_session(f"shardwire {NAME}") as spark, Progress(spark):
-        refuse_summary(spark, options)
+        refuse_summary(spark, options, options.dead_letters)
         set_partitions(spark, options)
         files = output.check(spark, [options.input])
         letters = None if options.dead_letters is None else JobOutput(options.dead_letters, overwrite=options.overwrite)

@@ -98,7 +98,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
     refuse_unreadable(options.output_format)
     with job_session(f"shardwire {NAME}") as spark, stop_on_signal() as stop:
-        refuse_summary(spark, options)
+        refuse_summary(spark, options, options.checkpoint, options.flush)
         set_partitions(spark, options)
         flush = None if options.flush is None else JobOutput(options.flush, overwrite=True)
         if Files(spark).is_within(options.output, options.checkpoint):

@@ -316,14 +316,20 @@ def test_a_summary_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     archive(tmp_path / "in", 1)
     arguments = [str(tmp_path / "in"), str(tmp_path / "out")]
+    named = {"reconstruct_stream.py": ["checkpoint", "flush"], "reconstruct_messages.py": ["dead-letters"]}.get(job, [])
+    for name in named:
+        arguments += [f"--{name}", str(tmp_path / name)]
     if job == "reconstruct_stream.py":
-        arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--once"]
+        arguments += ["--once"]
     if job != "channel_report.py":
         arguments += OPTIONS
     for place, told in {
-        tmp_path: "a directory: give a file",
-        tmp_path / "in" / "0.parquet" / "summary.json": "nothing can be written",
+        Path("/proc"): "a directory: give a file",
         Path("/proc/summary.json"): "nothing can be written",
+        # It would destroy the one, and none of the others could be read again.
+        tmp_path / "in" / "0.parquet": "overlaps",
+        tmp_path / "out": "overlaps",
+        **{tmp_path / name / "summary.json": "overlaps" for name in ("out", *named)},
     }.items():
         assert in_process(job, *arguments, "--summary", str(place)) == 2
         [error] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]

@@ -90,14 +90,25 @@ def output_of(options: argparse.Namespace) -> JobOutput:
     return JobOutput(options.output, options.output_format, options.overwrite, tuple(options.partition_by))
 
 
-def refuse_summary(spark: SparkSession, options: argparse.Namespace) -> None:
-    """Refuses a place of --summary where no file can be written, before anything is done.
+def refuse_summary(spark: SparkSession, options: argparse.Namespace, *others: str | None) -> None:
+    """Refuses a place of --summary where no file can be written, or within what the job reads or writes, before
+    anything is done.
+
+    Args:
+        spark: The session.
+        options: Those of a job with an input and an output.
+        others: Further places that the job reads or writes; None is none.
 
     Raises:
         ConfigError: It is such a place.
     """
-    if options.summary is not None:
-        Files(spark).refuse_unwritable("--summary", options.summary)
+    if options.summary is None:
+        return
+    files = Files(spark)
+    for place in filter(None, (options.input, options.output, *others)):
+        if files.is_within(options.summary, place) or files.is_within(place, options.summary):
+            raise ConfigError(f"--summary is {options.summary!r}, and overlaps {place!r}: give a file outside it")
+    files.refuse_unwritable("--summary", options.summary)
 
 
 def set_partitions(spark: SparkSession, options: argparse.Namespace) -> None:
