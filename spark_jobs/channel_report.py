@@ -28,7 +28,7 @@ from shardwire.spark.job import (
     tell_dry_run,
     unwrap_steps_of,
 )
-from shardwire.spark.report_plot import require_matplotlib
+from shardwire.spark.report_plot import check_picture
 
 NAME = "channel_report"
 ANSWERS = ("traffic", "overhead", "gaps", "acknowledgements", "unread")
@@ -56,13 +56,17 @@ def report(options: argparse.Namespace) -> int:
     steps = unwrap_steps_of(options)
     if options.picture is not None:
         # Before the work, not after it.
-        require_matplotlib()
         if options.picture.is_dir() or not options.picture.parent.is_dir():
             raise ConfigError(f"--picture is {str(options.picture)!r}: give a file in a directory that exists")
+        check_picture(options.picture)
     with job_session(f"shardwire {NAME}") as spark, Progress(spark):
         refuse_summary(spark, options)
         files = SinkFiles(spark, options.output, replace=options.overwrite)
         files.refuse_overlap(options.input, options.output)
+        if options.picture is not None and files.is_within(f"file://{options.picture.absolute()}", options.output):
+            raise ConfigError(
+                f"--picture is {str(options.picture)!r}, in the output {options.output!r}: give another file"
+            )
         source = source_of(spark, options)
         found = channel_report(
             source,

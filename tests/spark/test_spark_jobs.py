@@ -352,6 +352,16 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(
         arguments = [str(tmp_path / "in"), str(tmp_path / "out"), "--picture", str(place)]
         assert in_process("channel_report.py", *arguments) == 2
         assert f"error: --picture is {str(place)!r}: give a file" in capsys.readouterr().err
+    (tmp_path / "out").mkdir()
+    # The output takes the place of all that is in it.
+    for place, told in {
+        tmp_path / "out" / "a.png": "in the output",
+        tmp_path / "a.parquet": "has no ending that",
+    }.items():
+        arguments = [str(tmp_path / "in"), str(tmp_path / "out"), "--overwrite", "--picture", str(place)]
+        assert in_process("channel_report.py", *arguments) == 2
+        assert told in capsys.readouterr().err
+    (tmp_path / "out").rmdir()
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

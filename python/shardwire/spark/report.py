@@ -19,7 +19,7 @@ from shardwire.errors import ConfigError
 from shardwire.spark.arrow_calls import map_in_arrow
 from shardwire.spark.columns import check_batch, nanoseconds_column, typed_column
 from shardwire.spark.functions import decode_sds
-from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, draw_report
+from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, check_picture, draw_report
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,11 +55,12 @@ class ChannelReport:
     interval_ms: int
 
     def plot(self, path: str | Path) -> None:
-        """Draws traffic, overhead, acknowledgement latency and gaps into a picture.
+        """Draws traffic, overhead, acknowledgement latency and gaps into a picture, whose ending names its kind.
 
         Raises:
-            ConfigError: The library matplotlib is missing.
+            ConfigError: The library matplotlib is missing, or does not know the ending.
         """
+        check_picture(path)
         # Senders' names are peers' own: however many there are, few rows come to the driver.
         sent = self.traffic.groupBy("sender_id").agg(F.sum("bytes").alias("bytes")).orderBy(F.desc("bytes"))
         largest = [row["sender_id"] for row in sent.limit(SENDERS_COLOURED_MAX).collect()]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardwire.errors import MissingLibraryError
+from shardwire.errors import ConfigError, MissingLibraryError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +36,22 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise MissingLibraryError("a picture needs the library 'matplotlib': pip install matplotlib") from None
+
+
+def check_picture(path: str | Path) -> None:
+    """Refuses a file that could not be drawn, before the work for it.
+
+    Raises:
+        ConfigError: Its ending names no kind of picture.
+        MissingLibraryError: The library matplotlib is missing.
+    """
+    require_matplotlib()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if Path(path).suffix[1:].lower() not in FigureCanvasBase.get_supported_filetypes():
+        raise ConfigError(
+            f"the picture {str(path)!r} has no ending that names a kind of picture: end it in .png or .svg"
+        )
 
 
 def draw_report(traffic: Rows, overhead: Rows, acknowledgements: Rows, gaps: Rows, interval_ns: int) -> Figure:
