@@ -154,6 +154,13 @@ def test_names_that_several_columns_have_are_refused(spark: SparkSession) -> Non
                 call(twice)  # type: ignore[operator]
     with pytest.raises(ConfigError, match="by names the column 'a', of which the DataFrame has several"):
         reconstruct(df.toDF("payload", "other", "a", "a"), by=["a"])
+    with pytest.raises(ConfigError, match="by names a column twice: a, a"):
+        reconstruct(df, by=["a", "a"])
+    # The one is of the rows, the other of the Waku messages; Spark tells them apart no more than the names above.
+    with pytest.raises(ConfigError, match="by names a column twice: content_topic, Content_Topic"):
+        reconstruct(
+            df.toDF("payload", "Content_Topic", "a", "b"), unwrap=["waku"], by=["content_topic", "Content_Topic"]
+        )
     for call in (segment_messages, with_keccak256, dead_letters):
         with pytest.raises(ConfigError, match="the DataFrame has several columns 'A', and all are kept: rename all"):
             call(df.toDF("payload", "other", "a", "A"))  # type: ignore[operator]

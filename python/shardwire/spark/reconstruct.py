@@ -150,7 +150,7 @@ def check_columns(
             check_keeps_apart(name, df.schema[name].dataType, in_state=in_state)
         if clashing(df, [name], taken):
             raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
-    if len(set(by)) < len(by):
+    if any(len(clashing(df, by, [name])) > 1 for name in by):
         raise ConfigError(f"by names a column twice: {listed(by)}")
     return list(by)
 
