@@ -63,6 +63,8 @@ def report(options: argparse.Namespace) -> int:
         refuse_summary(spark, options)
         files = SinkFiles(spark, options.output, replace=options.overwrite)
         files.refuse_overlap(options.input, options.output)
+        if options.overwrite:
+            files.refuse_foreign(options.output, ANSWERS)
         if options.picture is not None and files.is_within(f"file://{options.picture.absolute()}", options.output):
             raise ConfigError(
                 f"--picture is {str(options.picture)!r}, in the output {options.output!r}: give another file"

@@ -110,8 +110,6 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
             refuse_parted(Files(spark), options.output, options.checkpoint)
         places = [options.output, options.checkpoint]
         flush_files = None if flush is None else flush.check(spark, places)
-        if flush is not None:
-            Files(spark).refuse_foreign("--flush", flush.path)
         if is_directory(options.input):
             refuse_file(Files(spark), options.input)
             Files(spark).refuse_table(options.input)

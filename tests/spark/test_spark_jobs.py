@@ -28,7 +28,7 @@ from spark.submit import ROOT, command, environment, submit, summary
 from shardwire import ConfigError, SegmentationConfig, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
-from shardwire.spark import job_session
+from shardwire.spark import job_session, reconstruct_archive
 from shardwire.spark.failures import failures_told, reason_of
 from shardwire.spark.files import SinkFiles
 from shardwire.spark.job import Progress
@@ -80,7 +80,7 @@ def test_segment_and_reconstruct(spark: SparkSession, tmp_path: Path, capsys: An
 
 
 STOPS = """
-from shardwire.spark import job_session
+from shardwire.spark import job_session, reconstruct_archive
 
 with job_session("stops") as spark:
     print("rows", spark.range(3).count())
@@ -569,8 +569,27 @@ def test_what_is_unfinished_takes_the_place_of_nothing_else(spark: SparkSession,
     for place in (precious.parent, precious):
         flush = ["--checkpoint", str(tmp_path / "checkpoint"), "--once", "--flush", str(place)]
         assert in_process("reconstruct_stream.py", *arguments, *flush, *OPTIONS) == 2
-        assert "which is not replaced, since it holds 'precious.txt'" in capsys.readouterr().err
+        assert "is not replaced, since it holds 'precious.txt'" in capsys.readouterr().err
     assert precious.read_text() == "mine"
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_only_what_a_job_wrote_is_overwritten(spark: SparkSession, tmp_path: Path, capsys: Any, job: str) -> None:
+    archive(tmp_path / "in", 1)
+    precious = tmp_path / "out" / "precious.txt"
+    precious.parent.mkdir()
+    precious.write_text("mine")
+    for output in (precious.parent, precious):
+        assert in_process(job, str(tmp_path / "in"), str(output), "--overwrite") == 2
+        told = f"error: the output {str(output)!r} is not replaced, since it holds 'precious.txt', which no job wrote"
+        assert told in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="which no job wrote: give another"):
+        reconstruct_archive(spark, str(tmp_path / "in"), str(precious.parent), replace=True)
+    assert precious.read_text() == "mine"
+    precious.unlink()
+    # What it wrote itself, directories of its own too, it does replace.
+    for _ in range(2):
+        assert in_process(job, str(tmp_path / "in"), str(precious.parent), "--overwrite") in (0, 1)
 
 
 def test_an_output_that_comes_to_be_meanwhile_is_left_as_it_is(spark: SparkSession, tmp_path: Path) -> None:

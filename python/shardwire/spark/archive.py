@@ -147,7 +147,8 @@ def reconstruct_archive(
         What was found and what it cost.
 
     Raises:
-        ConfigError: As `reconstruct` raises it; the sink exists or lies in the source; the source is not there, has no
+        ConfigError: As `reconstruct` raises it; the sink exists, or would be replaced and holds more than rows, or lies
+            in the source; the source is not there, has no
             Parquet files, has one that is damaged or another file beside them, or is a table of Delta or Iceberg,
             whose files are not all its rows.
     """
@@ -165,6 +166,8 @@ def reconstruct_archive(
     else:
         check_batch(source)
         df = source
+    if replace:
+        files.refuse_foreign(sink)
     by = check_columns(df, by, steps, (_KIND, _FOUND))
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")

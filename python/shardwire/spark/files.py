@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -162,17 +162,18 @@ class Files:
                 f"the output {output!r} is a pattern to Spark, which reads it again: give a name without *, ?, [ and {{"
             )
 
-    def refuse_foreign(self, name: str, path: str) -> None:
-        """Refuses to replace, for an option `name`, what holds more than rows that Spark wrote.
+    def refuse_foreign(self, path: str, also_ours: Sequence[str] = ()) -> None:
+        """Refuses to replace what holds more than rows, and directories of partitions, or of these names.
 
         Raises:
             ConfigError: It does, or is a file.
         """
-        foreign = [one for one in self.names_in(path) if not one.startswith(("part-", "_", ".part-", "._"))]
-        if foreign:
-            raise ConfigError(
-                f"{name} is {path!r}, which is not replaced, since it holds {foreign[0]!r}: give a directory of its own"
-            )
+        for name in self.names_in(path):
+            is_rows = name.startswith(("part-", "_", ".part-", "._")) or name.endswith(".parquet")
+            if not is_rows and "=" not in name and name not in also_ours:
+                raise ConfigError(
+                    f"the output {path!r} is not replaced, since it holds {name!r}, which no job wrote: give another"
+                )
 
     def refuse_table(self, source: str) -> None:
         """Refuses the directory of a table of which only its log says which files are its rows.

@@ -60,7 +60,8 @@ class JobOutput:
     partition_by: tuple[str, ...] = ()
 
     def check(self, spark: SparkSession, sources: Sequence[str]) -> SinkFiles | None:
-        """Refuses an output that exists or overlaps a source, and an unreadable format, before anything is read.
+        """Refuses an output that exists or overlaps a source, or would be replaced and holds other things, and an
+        unreadable format, before anything is read.
 
         Raises:
             ConfigError: It does, or is one.
@@ -70,6 +71,8 @@ class JobOutput:
         files = SinkFiles(spark, self.path, replace=self.overwrite) if is_ours else None
         for source in sources:
             (files or Files(spark)).refuse_overlap(source, self.path)
+        if files is not None and self.overwrite and not self.partition_by:
+            files.refuse_foreign(self.path)
         return files
 
     def check_columns(self, rows: DataFrame) -> None:
