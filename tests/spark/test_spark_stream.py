@@ -250,6 +250,9 @@ def test_wrong_arguments_are_refused_at_once(spark: SparkSession) -> None:
     }.items():
         with pytest.raises(ConfigError, match=match):
             reconstruct_stream(stream, CONFIG, **arguments)  # type: ignore[arg-type]
+    ours = "shardwire_event_time"
+    with pytest.raises(ConfigError, match=f"by names the column '{ours}', which the result needs"):
+        reconstruct_stream(stream.selectExpr("*", f"'' {ours}"), CONFIG, by=[ours])
     with pytest.raises(ConfigError, match=r"df has a watermark on the column 'timestamp'.*: leave withWatermark out"):
         reconstruct_stream(stream.withWatermark("timestamp", "1 minute"), CONFIG)
     with pytest.raises(ConfigError, match="use reconstruct"):

@@ -235,7 +235,7 @@ class _Run:
         check_bool("include_payload", include_payload)
         if threads is not None:
             check_integer("threads", threads, 1)
-        steps = check_steps(unwrap)
+        steps = check_steps(unwrap, key)
         schema, pieces = pieces_of(source)
         columns = checked_columns(schema, payload, by, key, timestamp, sender, steps)
         checked_pieces(columns, schema, pieces, steps)

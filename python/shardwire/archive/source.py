@@ -256,7 +256,7 @@ def checked_columns(
     """The columns that are read, checked.
 
     Raises:
-        ConfigError: A column is missing, has another type or clashes with one of ours; `key` together with steps.
+        ConfigError: A column is missing, has another type or clashes with one of ours.
     """
     check_text("payload", payload)
     for role, name in (("key", key), ("timestamp", timestamp), ("sender", sender)):
@@ -264,8 +264,6 @@ def checked_columns(
     check_list("by", by, "columns")
     for name in by:
         check_text("a column of by", name)
-    if key is not None and steps:
-        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if len(set(by)) < len(by):
         raise ConfigError(f"by names a column twice: {listed(by)}")
     topic_from_waku = TOPIC in by and TOPIC not in schema.names and "waku" in steps

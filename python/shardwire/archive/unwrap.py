@@ -143,16 +143,18 @@ def steps_of(
     return [step if name == "decrypt" else cast("UnwrapStep", name) for name in layers]
 
 
-def check_steps(steps: Sequence[UnwrapStep]) -> tuple[UnwrapStep, ...]:
+def check_steps(steps: Sequence[UnwrapStep], key: str | None = None) -> tuple[UnwrapStep, ...]:
     """The steps as a tuple.
 
     Raises:
-        ConfigError: A step is none of those there are.
+        ConfigError: A step is none of those there are, or there is a `key` beside them.
     """
     check_list("unwrap", steps, "steps")
     for step in steps:
         if not isinstance(step, Decrypt) and step not in _NAMED_STEPS:
             raise ConfigError(f"unwrap step {step!r} is unknown: it must be 'waku', decrypt(...), 'sds' or 'sds-nim'")
+    if key is not None and steps:
+        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     return tuple(steps)
 
 

@@ -41,7 +41,6 @@ from shardwire.archive.arrow import (
 from shardwire.archive.unwrap import UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_bool, check_kind, check_text
-from shardwire.errors import ConfigError
 from shardwire.spark.arrow_calls import map_in_arrow
 from shardwire.spark.columns import check_batch, columns_of_names
 from shardwire.spark.corrections import corrected
@@ -155,7 +154,7 @@ def reconstruct_archive(
     started = time.monotonic()
     check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
-    steps = check_steps(unwrap)
+    steps = check_steps(unwrap, key)
     check_text("sink", sink)
     check_bool("replace", replace)
     check_bool("include_payload", include_payload)
@@ -169,8 +168,6 @@ def reconstruct_archive(
     if replace:
         files.refuse_foreign(sink)
     by = check_columns(df, by, steps, (_KIND, _FOUND))
-    if key is not None and steps:
-        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     unwrapping = None
     if key is not None:
         rows = keyed_segments(df, key, payload, by, timestamp, sender)

@@ -111,10 +111,8 @@ def reconstruct(
     check_bool("include_payload", include_payload)
     config = config or SegmentationConfig()
     check_batch(df)
-    steps = check_steps(unwrap)
+    steps = check_steps(unwrap, key)
     by = check_columns(df, by, steps)
-    if key is not None and steps:
-        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None)
     if key is not None:
         segments = keyed_segments(df, key, payload, by, timestamp, sender).drop(*absent)

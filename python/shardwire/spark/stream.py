@@ -103,12 +103,8 @@ def reconstruct_stream(
             )
     for name, value in (("watermark_delay_ms", watermark_delay_ms), ("remember_ms", remember_ms)):
         check_integer(name, value, 0, (1 << 53) - 1)
-    steps = check_steps(unwrap)
+    steps = check_steps(unwrap, key)
     by = check_columns(df, by, steps, (EVENT_TIME,), in_state=True)
-    if key is not None and steps:
-        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
-    if EVENT_TIME in by:
-        raise ConfigError(f"by names the column {EVENT_TIME!r}, which the result needs: rename it before")
     timed = df.withColumn(EVENT_TIME, _event_time(df, timestamp)).withWatermark(
         EVENT_TIME, f"{watermark_delay_ms} milliseconds"
     )
