@@ -13,7 +13,7 @@ from spark.rows import CONFIG, payload_of, without
 
 from shardwire import ReassemblyLimits, SegmentationConfig, keccak256
 from shardwire.segmentation import segment
-from shardwire.spark.stream_state import StreamReconstruction
+from shardwire.spark.stream_state import Known, StreamReconstruction
 
 PAYLOAD = payload_of(1, 5_000)
 PARTS = segment(PAYLOAD, CONFIG)
@@ -68,12 +68,14 @@ class Stream:
     def registerTimer(self, at: int) -> None:
         self.timers.add(at)
 
-    def batch(self, parts: Sequence[bytes | None], at: int = 1_000, error: str | None = None) -> list[Row]:
+    def batch(
+        self, parts: Sequence[bytes | None], at: int = 1_000, error: str | None = None, sender: str = "alice"
+    ) -> list[Row]:
         rows = [
             {
                 "shardwire_payload": part,
                 "shardwire_timestamp": at * 1_000_000,
-                "shardwire_sender": "alice",
+                "shardwire_sender": sender,
                 "shardwire_error": error,
                 "shardwire_event_time": at,
             }
@@ -117,6 +119,38 @@ def test_a_message_over_many_micro_batches_and_its_repeats() -> None:
     assert stream.segments.values == []
 
 
+def test_a_message_that_was_sent_twice_is_told_so() -> None:
+    stream = Stream()
+    assert stream.batch(PARTS[:7] * 2) == []
+    [row] = stream.batch(PARTS[7:8] * 2)
+    assert (row["status"], row["copies"], row["duplicates"]) == ("complete", 2, 8)
+
+
+def test_a_forged_larger_count_does_not_hold_a_message_back() -> None:
+    stream = Stream()
+    [*_, other] = segment(PAYLOAD, SegmentationConfig(segment_size_bytes=320))
+    assert stream.batch([other]) == []
+    [row] = stream.batch(PARTS[:8])
+    assert (row["status"], row["payload"]) == ("complete", PAYLOAD)
+
+
+def test_a_segment_may_come_more_often_than_its_count_tells() -> None:
+    known = Known()
+    assert known.keeps(0, 1, b"segment", CONFIG.limits)
+    known.places[0][0].times = (1 << 32) - 1
+    assert not known.keeps(0, 1, b"segment", CONFIG.limits)
+    assert Known.from_state(known.to_state()).copies() == (1 << 32) - 1
+
+
+def test_as_many_senders_are_named_as_elsewhere() -> None:
+    stream = Stream()
+    names = [f"{number:02}" for number in range(70)]
+    for name in reversed(names):
+        stream.batch(PARTS[:1], sender=name)
+    [row] = stream.advance(10**9)
+    assert row["senders"] == names[-64:]
+
+
 def test_a_finished_message_is_forgotten_after_its_last_repeat() -> None:
     stream = Stream()
     stream.batch(PARTS, 1_000)
@@ -134,11 +168,12 @@ def test_an_unfinished_message_expires_by_its_last_new_segment() -> None:
     timeout_ms = CONFIG.limits.timeout_ms
     stream.batch(PARTS[:3], 1_000)
     stream.batch(PARTS[3:5], 200_000)
-    # A repeat is nothing new.
+    # A repeat is nothing new, and what comes late takes no time away.
     stream.batch(PARTS[:1], 250_000)
+    stream.batch(PARTS[5:6], 5)
     assert stream.advance(200_000 + timeout_ms - 1) == []
     [row] = stream.advance(200_000 + timeout_ms)
-    assert (row["status"], row["segments_received"], row["duplicates"]) == ("incomplete", 5, 1)
+    assert (row["status"], row["segments_received"], row["duplicates"]) == ("incomplete", 6, 1)
     assert (row["entire_message_hash"], row["payload"]) == (keccak256(PAYLOAD), None)
     assert stream.known.values == stream.segments.values == []
     assert not stream.timers
@@ -187,7 +222,9 @@ def test_one_message_holds_no_more_bytes_than_it_may() -> None:
         assert stream.batch([forged(part, number) for part in PARTS[:7]]) == []
     assert sum(len(pickle.loads(value)[0]) for value in stream.segments.values) <= 4_000
     [row] = stream.advance(10**9)
-    assert (row["status"], row["payload"]) == ("incomplete", None)
+    # What had no room in a place of its own is no rival of anything.
+    rivals = 99 * row["segments_received"]
+    assert (row["status"], row["payload"], row["conflicts"]) == ("incomplete", None, rivals)
 
 
 def test_forged_segments_alone_end_as_invalid() -> None:
@@ -200,12 +237,15 @@ def test_forged_segments_alone_end_as_invalid() -> None:
 
 
 def test_what_is_no_segment_of_the_message_is_told() -> None:
-    stream = Stream()
     other = segment(payload_of(2, 5_000), CONFIG)[0]
-    assert stream.batch([b"noise", other]) == []
-    [row] = stream.advance(10**9)
-    assert (row["status"], row["segments_received"]) == ("invalid", 0)
-    assert row["error"]
+    told = set()
+    for rows in ([b"noise", other], [other, b"noise"]):
+        stream = Stream()
+        assert stream.batch(rows) == []
+        [row] = stream.advance(10**9)
+        assert (row["status"], row["segments_received"]) == ("invalid", 0)
+        told.add(row["error"])
+    assert told == {"a segment of another message stands under this key"}
 
 
 def test_unreadable_rows_are_counted_and_not_kept() -> None:
