@@ -15,7 +15,7 @@ from spark.rows import CONFIG, counted, hostile_archive, in_partitions, payload_
 
 from shardwire import ConfigError, SegmentationConfig, archive
 from shardwire.segmentation import segment
-from shardwire.spark import reconstruct, reconstruct_archive, reconstruct_stream
+from shardwire.spark import corrections, reconstruct, reconstruct_archive, reconstruct_stream
 from shardwire.spark.files import UNION_CONF, read_in_order
 from shardwire.spark.schema import MESSAGE_FIELDS
 
@@ -118,6 +118,20 @@ def test_the_columns_are_those_of_reconstruct_and_found(spark: SparkSession, tmp
         "a": ("invalid", 1),
         "b": ("invalid", 1),
     }
+
+
+def test_unread_rows_of_many_partitions_name_no_more_senders_than_those_of_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    df = spark.range(0, 100, 1, 4).selectExpr("X'00' payload", "format_string('%02d', id) who")
+    reconstruct_archive(spark, df, str(tmp_path / "out"), CONFIG, sender="who")
+    [row] = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert (row["segments_received"], row["senders"]) == (100, [f"{number:02}" for number in range(64)])
+
+
+def test_corrections_come_in_groups_that_an_executor_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corrections, "CORRECTIONS_MAX", 3)
+    assert list(corrections._jobs({7: 9, 1: 2, 0: 2, 5: 1})) == [[0], [1, 5], [7]]
 
 
 def test_large_messages_are_written_in_small_row_groups(spark: SparkSession, tmp_path: Path) -> None:

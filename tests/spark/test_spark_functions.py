@@ -6,6 +6,7 @@ import inspect
 import random
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from shardwire.archive.arrow import batch_of, parameters
 from shardwire.segmentation import segment
 from shardwire.spark import functions as sw
 from shardwire.spark import pandas_functions as pandas_sw
+from shardwire.spark import udfs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -93,6 +95,12 @@ def test_decode_segment_equals_inspect(wire_format: Any) -> None:
         assert header is not None
         assert row == {name: getattr(header, name, None) for name in row}
         assert row["error"] is None
+
+
+def test_integers_that_pandas_made_floats_of_are_taken_as_far_as_they_are_exact() -> None:
+    assert udfs._array(pd.Series([5.0, None]), "bigint", "timestamp_ns").to_pylist() == [5, None]
+    with pytest.raises(ConfigError, match=r"pandas rounds the others: give coalesce\(argument, 0\)"):
+        udfs._array(pd.Series([2.0**53 + 2, None]), "bigint", "timestamp_ns")
 
 
 def test_decode_segment_of_hostile_bytes() -> None:
