@@ -300,3 +300,12 @@ fn large_sets_have_bytes_to_spend() {
     assert!(budget_of((128, 0), 102_400, 1).0 <= 2 * 14_000_000);
     assert!(budget_of((10, 2), 1024, 32).0 >= 2 * 32 * 10 * 1024);
 }
+
+#[test]
+fn a_search_for_the_end_takes_half_of_what_is_left() {
+    let mut budget = Budget::new(Work::default(), (4, 2), [256, 64, 100], 1);
+    let ends_left = |budget: &Budget| [false, true].map(|borne_out| budget.ends_left(borne_out));
+    assert_eq!(ends_left(&budget), [300, 600]);
+    budget.turn = Turn::Guesses;
+    assert_eq!(ends_left(&budget), [150, 150]);
+}

@@ -86,3 +86,41 @@ impl FailedAttempts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(first: u8) -> Vec<Name> {
+        vec![(Slot::Data(first), 0), (Slot::Data(first + 1), 0)]
+    }
+
+    #[test]
+    fn what_failed_is_known_by_enough_of_its_members_its_code_and_its_end() {
+        let mut learnt = FailedAttempts::default();
+        learnt.remember(Some(ErasureCode::Leopard), names(0));
+        let has_failed = |code, count, last| learnt.has_failed(code, &names(0), count, last);
+        assert!(has_failed(ErasureCode::Leopard, 2, None));
+        assert!(!has_failed(ErasureCode::Vandermonde, 2, None));
+        assert!(!has_failed(ErasureCode::Leopard, 3, None));
+        // The end of the payload was unknown then.
+        assert!(!has_failed(
+            ErasureCode::Leopard,
+            2,
+            Some((Slot::Data(2), 0))
+        ));
+    }
+
+    #[test]
+    fn the_latest_are_remembered() {
+        let mut learnt = FailedAttempts::default();
+        for first in 0..=FAILURES_MAX as u8 {
+            learnt.remember(None, names(2 * first));
+        }
+        let failed = |first| learnt.has_failed(ErasureCode::Leopard, &names(first), 2, None);
+        assert_eq!([0, 2].map(failed), [false, true]);
+        learnt.suspect(0..SUSPECTS_MAX + 3);
+        assert_eq!(learnt.suspects().len(), SUSPECTS_MAX);
+        assert_eq!(learnt.suspects().first(), Some(&3));
+    }
+}

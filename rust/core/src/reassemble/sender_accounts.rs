@@ -192,3 +192,16 @@ impl SenderAccounts {
         self.close_if_unused(id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SenderAccounts;
+
+    #[test]
+    fn a_proof_without_a_name_proves_nothing() {
+        let mut accounts = SenderAccounts::default();
+        let nobody = accounts.open(None, true);
+        assert!(!nobody.is_authenticated());
+        assert_eq!(accounts.open(None, false), nobody);
+    }
+}

@@ -302,3 +302,38 @@ fn sets_expire_by_their_last_new_segment() {
     assert_eq!(dropped[0].reason, Drop::Expired);
     assert_eq!(reassembler.stats().bytes_held, 0);
 }
+
+#[test]
+fn a_long_name_and_a_long_key_are_charged() {
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5);
+    let wire = segment(&[7; 640], &parameters).unwrap().to_vecs();
+    let held = |name: usize, key: usize| {
+        let (name, key) = ("n".repeat(name), vec![0; key]);
+        let receipt = Receipt {
+            sender: Some(&name),
+            message_key: Some(&key),
+            ..Receipt::default()
+        };
+        let mut reassembler = Reassembler::new(parameters, limits());
+        reassembler.receive(&wire[0], &receipt);
+        reassembler.stats().bytes_held
+    };
+    assert_eq!(held(64, 64), held(1, 1));
+    assert_eq!(held(100, 64), held(1, 1) + 36);
+    assert_eq!(held(64, 100), held(1, 1) + 36);
+}
+
+#[test]
+fn a_segment_counts_with_its_frame() {
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5);
+    let wire = segment(&[7; 640], &parameters).unwrap().to_vecs();
+    let limits = Limits {
+        buffered_bytes_max: wire[9].len() as u64 - 1,
+        ..limits()
+    };
+    let outcome = Reassembler::new(parameters, limits).receive(&wire[9], &Receipt::default());
+    let Outcome::Discarded { reason, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(reason, Discard::Oversized);
+}
