@@ -107,7 +107,8 @@ def check_causal_order(evidence: Evidence) -> list[str]:
     """Whatever a message's history names was handed over before it.
 
     Left out are causes that were first named to a member while it was new: it cannot tell those from what was sent
-    before its time, which counts as lost to it.
+    before its time, which counts as lost to it. Where nobody is hostile, left out are causes too that a full table of
+    missing messages had let go, which it was told.
     """
     causes: dict[str, set[str]] = defaultdict(set)
     for wire in wire_messages(evidence):
@@ -121,6 +122,11 @@ def check_causal_order(evidence: Evidence) -> list[str]:
         for number, received in enumerate(participant.received):
             place.setdefault((received.sender_id, received.payload), number)
         first_ms, named_while_new = newness[participant.name]
+        let_go_ms: dict[str | None, int] = {}
+        # Inventions must displace nothing.
+        if not evidence.world.hostile_at_ms:
+            for message_id, at_ms in participant.let_go.items():
+                let_go_ms.setdefault(evidence.send_of(message_id), at_ms)
         for effect_id, effect in by_request.items():
             effect_place = place.get((_sender_name(evidence, effect), effect.payload))
             if effect_place is None or effect_id is None:
@@ -130,7 +136,8 @@ def check_causal_order(evidence: Evidence) -> list[str]:
                 if cause is None or cause.at_ms < first_ms or cause_id in named_while_new:
                     continue
                 cause_place = place.get((_sender_name(evidence, cause), cause.payload))
-                if cause_place is not None and cause_place > effect_place:
+                let_go = let_go_ms.get(cause_id, math.inf) <= participant.received[effect_place].at_ms
+                if cause_place is not None and cause_place > effect_place and not let_go:
                     violations.append(
                         f"{participant.name} was handed {_describe(effect)} before its cause {_describe(cause)}"
                     )

@@ -14,6 +14,7 @@ from shardwire.errors import ChannelClosedError, PersistenceError, QueueFullErro
 from shardwire.events import (
     CallbackErrorEvent,
     ChannelEvent,
+    IrretrievableMessageEvent,
     MessageDeliveredEvent,
     MessageReceivedEvent,
     MessageSendErrorEvent,
@@ -93,6 +94,8 @@ class Participant:
         self.received: list[Received] = []
         self.sent: list[Sent] = []
         self.callback_errors: list[str] = []
+        # Ids of what it was told is lost while its table of missing messages was full, and when.
+        self.let_go: dict[str, int] = {}
         # Why a life could not begin with what the one before it left on the disk.
         self.unable_to_return: list[str] = []
         self.channel: ReliableChannel | None = None
@@ -147,6 +150,7 @@ class Participant:
         channel.on_message_delivered(note)
         channel.on_message_send_error(note)
         channel.on(CallbackErrorEvent, note)
+        channel.on(IrretrievableMessageEvent, note)
 
     async def crash(self) -> None:
         """Ends a life as a power cut does: nothing more is written, sent, or heard by the application."""
@@ -230,6 +234,12 @@ class Participant:
     def _note(self, life: int, event: ChannelEvent) -> None:
         if isinstance(event, CallbackErrorEvent):
             self.callback_errors.append(repr(event.error))
+            return
+        if isinstance(event, IrretrievableMessageEvent):
+            channel = self.channel
+            if channel and channel.stats()["missing"] == channel.config.sds.missing_messages_max:
+                for entry in event.history_entries:
+                    self.let_go.setdefault(entry.message_id, self.now_ms())
             return
         assert isinstance(event, MessageSentEvent | MessageDeliveredEvent | MessageSendErrorEvent)
         record = self._by_request.get(event.request_id)
