@@ -191,10 +191,14 @@ def aftermath_ms(world: World) -> int:
     return AFTERMATH_MS + max(LOST_TIMEOUT_MS, 2 * (1 + STOOD_BY) * REPAIR_T_MAX_MS)
 
 
-def _contents_taken(participants: list[Participant]) -> int:
-    """How many contents came to participants that did not have them."""
+def _contents_on_the_way(participants: list[Participant]) -> int:
+    """How many contents came to participants that did not have them, or were sent again for others.
+
+    What is here under the number of another segment is asked for by that number, and comes again as it is.
+    """
+    counted = ("segments_received", "segments_discarded", "dispatched_repair")
     stats = [participant.channel.stats() for participant in participants if participant.channel is not None]
-    return sum(sizes["segments_received"] + sizes["segments_discarded"] for sizes in stats)
+    return sum(sizes[what] for sizes in stats for what in counted)
 
 
 async def _simulate(world: World) -> Evidence:
@@ -236,9 +240,9 @@ async def _simulate(world: World) -> Evidence:
     evidence.settled_ms = _now_ms()
     await asyncio.sleep(aftermath_ms(world) / 1000)
     for _ in range(1 + ECHOES_MAX):
-        taken = _contents_taken(participants)
+        before = _contents_on_the_way(participants)
         await asyncio.sleep(IDLE_MS / 1000)
-        if not world.hostile_at_ms or _contents_taken(participants) == taken:
+        if not world.hostile_at_ms or _contents_on_the_way(participants) == before:
             break
         await asyncio.sleep(aftermath_ms(world) / 1000)
     evidence.ended_ms = _now_ms()
