@@ -193,6 +193,10 @@ impl Channel {
             self.own.restore(send_id, &record)?;
         }
         for (send_id, ordinals) in self.own.unsent() {
+            let send = self.own.get(&send_id);
+            if send.is_some_and(|send| send.propagated.count() == 0) {
+                self.dispatch.uncounted.insert(send_id.clone());
+            }
             for ordinal in self.sds.resume(&send_id, &ordinals, now) {
                 self.own.on_left_out(&send_id, ordinal);
             }

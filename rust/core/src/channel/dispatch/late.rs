@@ -49,8 +49,10 @@ impl Late {
     /// Whether a content has to wait for the first of its send, which is among these.
     pub fn is_behind(&self, transmit: &Transmit) -> bool {
         let send_id = transmit.send_id.as_ref();
-        transmit.kind == TransmitKind::Further
-            && send_id.is_some_and(|send_id| self.firsts.contains(send_id))
+        matches!(
+            transmit.kind,
+            TransmitKind::Further | TransmitKind::Retransmission
+        ) && send_id.is_some_and(|send_id| self.firsts.contains(send_id))
     }
 
     pub fn has_kind(&self, kind: TransmitKind) -> bool {

@@ -146,12 +146,12 @@ impl Channel {
 
     /// Whether a content that SDS hands out again is the first of its send that takes a place.
     fn is_first_again(&mut self, transmit: &Transmit) -> bool {
-        let begins = matches!(transmit.kind, TransmitKind::First | TransmitKind::Further);
-        let Some(send_id) = transmit.send_id.as_ref().filter(|_| begins) else {
+        let is_content = Kinds::CONTENTS.has(transmit.kind);
+        let Some(send_id) = transmit.send_id.as_ref().filter(|_| is_content) else {
             return false;
         };
         // One that begins anew under the id of one that never left takes its place by itself.
-        self.dispatch.uncounted.remove(send_id) && transmit.kind == TransmitKind::Further
+        self.dispatch.uncounted.remove(send_id) && transmit.kind != TransmitKind::First
     }
 
     /// Whether more than ephemeral messages wait for places; those are dropped.

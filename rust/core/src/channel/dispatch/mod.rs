@@ -66,8 +66,9 @@ pub(super) struct Dispatch {
     unanswered: Unanswered,
     ephemerals: Ephemerals,
     late: Late,
-    /// Sends whose first content was taken back before it left: no place was taken for it.
-    uncounted: HashSet<Name>,
+    /// Sends whose first content was taken back before it left, or is not known to have left before a restart, after
+    /// which it may leave in a later epoch than the one in which it was counted: no place was taken for it.
+    pub(super) uncounted: HashSet<Name>,
     /// Failures that are known and not applied yet: nothing is tried before they are.
     announced_failures: u32,
     /// First contents that got no place, and are not taken back yet.

@@ -2,9 +2,11 @@
 
 use super::tests::{Alice, FAILED, MESSAGE, REFUSED, SILENT, messages, places};
 use super::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
-use crate::channel::tests::{ONE, OTHER, at};
-use crate::channel::{OutcomeKind, OwnSend};
-use crate::sds::{Kinds, Transmit, TransmitKind};
+use crate::channel::tests::{
+    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, id, limits, payload, segments, settings,
+};
+use crate::channel::{OutcomeKind, OwnSend, Submission};
+use crate::sds::{Kinds, Octets, Transmit, TransmitKind};
 use crate::wire::sds::{Message, WireFormat};
 
 #[test]
@@ -97,6 +99,49 @@ fn each_send_that_was_taken_back_before_it_left_takes_a_place() {
             assert!(alice.channel.leave(transmit.transmit_id, 0));
         }
     }
+}
+
+#[test]
+fn what_is_not_known_to_have_left_before_a_restart_takes_a_place_after_it() {
+    let mut bob = Bob::of(config(), settings(), limits());
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES)).into_iter().take(2);
+    let contents: Vec<Octets> = contents.map(Octets::from).collect();
+    for send_id in [ONE, OTHER] {
+        let submission = Submission {
+            send_id,
+            request_id: send_id,
+            message_id: send_id,
+            contents: contents.clone(),
+            data_count: 2,
+            reserve: 0,
+        };
+        bob.channel.submit(submission).unwrap();
+    }
+    let (transmits, _) = bob.channel.poll_transmits(&[messages(2)], at(0));
+    for transmit in transmits {
+        assert!(bob.channel.leave(transmit.transmit_id, 0));
+        if *transmit.message_id == *id(OTHER, 0) {
+            let id = transmit.transmit_id;
+            bob.channel.handle_propagated(id, b"hash", at(0));
+        }
+    }
+    bob.restart().unwrap();
+    let mut leave_again = |places| {
+        bob.now_ms += 60_000;
+        let now = at(bob.now_ms);
+        bob.channel.handle_time(true, now);
+        let (transmits, _) = bob.channel.poll_transmits(&[messages(places)], now);
+        let left = transmits.into_iter();
+        let left = left.map(|transmit| (transmit.message_id.to_string(), transmit.kind));
+        left.collect::<Vec<_>>()
+    };
+    let is_of_one = |(id, _): &(String, TransmitKind)| id.starts_with(ONE);
+    let left = leave_again(0);
+    assert!(!left.is_empty() && !left.iter().any(is_of_one), "{left:?}");
+    let left = leave_again(1).into_iter().filter(is_of_one);
+    let kinds: Vec<_> = left.map(|(_, kind)| kind).collect();
+    let again = TransmitKind::Retransmission;
+    assert_eq!(kinds, [TransmitKind::First, again]);
 }
 
 #[test]
