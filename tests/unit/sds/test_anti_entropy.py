@@ -111,6 +111,27 @@ def test_what_a_filter_lacks_is_named_at_growing_distances() -> None:
     assert all(after >= 1.7 * before for before, after in itertools.pairwise(distances))
 
 
+@pytest.mark.parametrize("header_bytes_max", [1_300, 4_000])
+def test_what_a_filter_lacks_is_named_where_causal_history_alone_fills_a_sync(header_bytes_max: int) -> None:
+    sds = replace(SDS, causal_history_size=200)
+    alice = Party("alice", sds=sds, sync=quiet_sync(), header_bytes_max=header_bytes_max)
+    alice.machine.handle_message(sync_of("bob", 0, filter_of("x")), at(0))
+    unheard = alice.send("unheard by bob", at(1_000))
+    for number in range(200):
+        alice.send(f"heard by bob {number}", at(1_000))
+    held = [transmit.message_id for transmit in alice.drain(at(1_000)) if transmit.send_id != unheard]
+    alice.drain(at(30_000))
+    alice.machine.handle_message(sync_of("bob", 1, filter_of("x", *held)), at(60_000))
+    syncs = []
+    for second in range(60, 120):
+        alice.machine.handle_timeout(at(1_000 * second))
+        left = messages_of(alice.drain(at(1_000 * second)))
+        syncs += [message for message in left if message.kind == "sync"]
+    assert unheard in {entry.message_id[:32] for entry in syncs[0].causal_history}
+    # Nothing is left to say but to the schedule.
+    assert len(syncs) <= 2
+
+
 def test_a_filter_that_holds_more_makes_ours_heard_once_and_not_for_ever() -> None:
     alice, bob = parties(2, sync=quiet_sync())
     bob.send("known", at(0))

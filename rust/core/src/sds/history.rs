@@ -53,14 +53,14 @@ impl History {
     ///
     /// The newest `causal_size` delivered sends come first in claim and last in place. `sources`
     /// follow as ids alone until one has no room, then those of `owed` that have, with hints. Where it
-    /// `acknowledges`, `sources` have up to so much of what the newest one leaves, half of it for 2 and all for 1: what
-    /// nothing acknowledges is sent again, and fails at last.
+    /// `acknowledges`, both have up to so much of what the newest one leaves, half of it for 2 and all for 1: what
+    /// nothing acknowledges is sent again, and fails at last, and what is owed is due until it is named.
     pub fn compose(
         mut self,
         log: &mut Log,
         causal_size: usize,
         sources: impl Iterator<Item = EntryRef> + Clone,
-        owed: impl Iterator<Item = EntryRef>,
+        owed: impl Iterator<Item = EntryRef> + Clone,
         budget: usize,
         acknowledges: Option<usize>,
     ) -> Self {
@@ -73,7 +73,9 @@ impl History {
         let mut fitting = 0;
         for &entry in &causal {
             if let Some(part) = acknowledges.filter(|_| fitting == 1) {
-                kept = room_for(log, sources.clone(), history.left / part);
+                let named = sources.clone().map(|entry| (entry, false));
+                let named = named.chain(owed.clone().map(|entry| (entry, true)));
+                kept = room_for(log, named, history.left / part);
                 history.left -= kept;
             }
             if !history.claim(log, entry, true, number) {
@@ -153,11 +155,11 @@ impl History {
     }
 }
 
-/// What these take as ids alone, up to `bytes_max`.
-fn room_for(log: &Log, entries: impl Iterator<Item = EntryRef>, bytes_max: usize) -> usize {
+/// What these take, each with or without hint and sender, up to `bytes_max`.
+fn room_for(log: &Log, entries: impl Iterator<Item = (EntryRef, bool)>, bytes_max: usize) -> usize {
     let mut bytes = 0;
-    for entry in entries {
-        bytes += log.get(entry).map_or(0, |held| size_of(held, false));
+    for (entry, whole) in entries {
+        bytes += log.get(entry).map_or(0, |held| size_of(held, whole));
         if bytes >= bytes_max {
             return bytes_max;
         }
