@@ -24,8 +24,9 @@ class SdsConfig:
         max_retransmissions: How often it is sent again before delivery is given up.
         back_off_percent: How much longer each wait is than the one before, up to eight times the first; 0: equal.
         causal_history_size: Entries of the local log that a message names.
-        bloom_filter_capacity: Messages the bloom filter is sized for.
-        bloom_filter_error_rate: Its false positive rate at that number.
+        bloom_filter_capacity: Messages the bloom filter is sized for. Alike at all participants: a filter of another
+            size is ignored.
+        bloom_filter_error_rate: Its false positive rate at that number, alike at all participants too.
         bloom_interval_ms: Least time between two messages that carry the filter; 0 puts it on every message.
         possible_acks_threshold: Filters, of one participant or several, that must hold a content before it counts as
             acknowledged by whoever sent them; where what else is in the log explains the hits it does not.
