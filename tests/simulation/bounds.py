@@ -12,6 +12,8 @@ from shardwire.channel.receiving.reception import KNOWN_HASHES_MAX
 SDS = sds_limits()
 # Of each message that waits, once there are `WAITING_PAIRS_MAX` pairs.
 CAUSES_OF_MANY_MAX = 32
+# Of a message, parity included.
+SEGMENTS_MAX = 256
 
 
 @cache
@@ -21,7 +23,8 @@ def limits(log_max: int, outgoing_max: int, contents_max: int, missing_max: int)
     return {
         # Nothing that waits is forgotten.
         "log": log_max + contents_max + contents_per_send_max,
-        "outgoing_unacknowledged": outgoing_max,
+        # A larger message leaves alone.
+        "outgoing_unacknowledged": max(outgoing_max, SEGMENTS_MAX),
         "outgoing_finished_contents": SDS["FINISHED_CONTENTS_MAX"] + contents_per_send_max,
         # Contents recovered through parity come with a message that is held already.
         "incoming_contents": contents_max + contents_per_send_max,

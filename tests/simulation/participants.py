@@ -72,7 +72,7 @@ class Participant:
         world: The world.
         index: Its index there.
         network: The network.
-        config: Makes the channel's configuration for a mounted disk.
+        config: Makes the channel's configuration for a mounted disk and the number of a life.
         key: Key of the channel; None where it is not encrypted.
         on_delivered: Called with every delivered event, at once.
     """
@@ -82,7 +82,7 @@ class Participant:
         world: World,
         index: int,
         network: MemoryNetwork,
-        config: Callable[[MountedDisk], ChannelConfig],
+        config: Callable[[MountedDisk, int], ChannelConfig],
         key: bytes | None,
         on_delivered: Callable[[Participant, MessageDeliveredEvent], None],
     ) -> None:
@@ -107,6 +107,7 @@ class Participant:
         self._by_request: dict[str, Sent] = {}
         self._arrivals: dict[bytes, asyncio.Event] = {}
         self._node: MemoryNode | None = None
+        self._leaving = False
         self._mount: MountedDisk | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -117,7 +118,10 @@ class Participant:
         self.life += 1
         life = self.life
         self._mount = self.disk.mount()
-        self._node = self._network.create_node(self.name, NodeConfig(), clock=self.clock)
+        node_config = NodeConfig()
+        if self.world.max_message_size_bytes is not None:
+            node_config = NodeConfig(max_message_size_bytes=self.world.max_message_size_bytes)
+        self._node = self._network.create_node(self.name, node_config, clock=self.clock)
         await self._node.start()
         encryption = None if self._key is None else ChaCha20Poly1305Encryption(self._key)
         try:
@@ -127,7 +131,7 @@ class Participant:
                 CONTENT_TOPIC,
                 self.name,
                 encryption,
-                self._config(self._mount),
+                self._config(self._mount, life),
                 clock=self.clock,
                 rng=random.Random(f"{self.world.seed}/{self.name}/{life}"),
             )
@@ -152,11 +156,18 @@ class Participant:
         channel.on(CallbackErrorEvent, note)
         channel.on(IrretrievableMessageEvent, note)
 
-    async def crash(self) -> None:
-        """Ends a life as a power cut does: nothing more is written, sent, or heard by the application."""
+    async def crash(self, *, orderly: bool) -> None:
+        """Ends a life as a power cut does: nothing more is written, sent, or heard by the application.
+
+        Where it is `orderly` the channel is closed before.
+        """
         channel, node = self.channel, self._node
         if self._mount is None or node is None:
             return
+        if orderly and channel is not None:
+            self._leaving = True
+            await close_channel(channel)
+            self._leaving = False
         self._mount.cut_power()
         self.life += 1
         self.channel = None
@@ -193,7 +204,7 @@ class Participant:
                 request_id = await channel.send(payload)
         except (ChannelClosedError, QueueFullError) as error:
             # A crash may come after the message was durable and before the call returned: then nobody knows.
-            if channel is self.channel:
+            if channel is self.channel and not self._leaving:
                 record.refused = type(error).__name__
             return
         if life == self.life and channel is self.channel:

@@ -75,14 +75,14 @@ class Evidence:
     pending: dict[str, int] = field(default_factory=dict)
     exceeded: dict[str, None] = field(default_factory=dict)
     dead: list[str] = field(default_factory=list)
-    # In worlds of 004 a message id is the hash of its content: by it, the number of the send.
+    # Where a message id is the hash of its content: by it, the number of the send.
     numbers: dict[str, int] = field(default_factory=dict)
     # What `wire_messages` read, so that each checker need not read it again.
     wire: list[Any] | None = None
 
     def send_of(self, message_id: str) -> str | None:
         """The key of the send that a message id belongs to; None where there is none."""
-        if self.world.preset == "waku":
+        if self.world.message_id == "content-sha256":
             number = self.numbers.get(message_id)
             return None if number is None else f"#{number}"
         send_id, dot, ordinal = message_id.rpartition(".")
@@ -90,11 +90,13 @@ class Evidence:
 
     def key_of(self, sent: Sent) -> str | None:
         """The key of a send; None where its id is unknown, as after a crash during `send`."""
-        return f"#{sent.plan.number}" if self.world.preset == "waku" else sent.request_id
+        return f"#{sent.plan.number}" if self.world.message_id == "content-sha256" else sent.request_id
 
 
 def payload_of(world: World, plan: PlannedSend) -> bytes:
     """A payload that no other send of the world has."""
+    if not plan.size_bytes:
+        return b""
     head = (
         plan.number.to_bytes(4, "big") + plan.sender.to_bytes(4, "big") + (world.seed & 0xFFFFFFFF).to_bytes(4, "big")
     )
@@ -106,8 +108,8 @@ def named_receiver(world: World, index: int) -> str:
     return world.names[1 if index == 0 else 0]
 
 
-def channel_config(world: World, index: int, persistence: MountedDisk | None) -> ChannelConfig:
-    """The configuration of one participant."""
+def channel_config(world: World, index: int, persistence: MountedDisk | None, life: int = 0) -> ChannelConfig:
+    """The configuration of one participant in one of its lives."""
     choices: dict[str, DeliveredWhen] = {
         "any": "any",
         "all": world.participants - 1,
@@ -118,7 +120,7 @@ def channel_config(world: World, index: int, persistence: MountedDisk | None) ->
     wires: dict[str, Any] = {}
     if world.preset == "logos":
         wires = {"erasure_code": world.erasure_code, "wire_format": world.wire_format}
-    return replace(
+    config = replace(
         preset,
         segmentation=replace(
             preset.segmentation,
@@ -135,8 +137,7 @@ def channel_config(world: World, index: int, persistence: MountedDisk | None) ->
             # Also in worlds of 004, which waits for ever: hostile participants name what never was.
             timeout_for_lost_messages_ms=LOST_TIMEOUT_MS,
             missing_messages_max=MISSING_MAX,
-            # In worlds of 004 ids are those of @waku/sds.
-            message_id="content-sha256" if world.preset == "waku" else "send",
+            message_id=world.message_id,
         ),
         sync=replace(
             preset.sync,
@@ -154,6 +155,17 @@ def channel_config(world: World, index: int, persistence: MountedDisk | None) ->
         delivered_when=choices[world.delivered_when],
         redelivery="at-most-once" if world.at_most_once else "at-least-once",
         repair=world.repair,
+        envelope_meta=world.envelope_meta,
+    )
+    if not world.variations:
+        return config
+    variation = world.variations[index][life % len(world.variations[index])]
+    return replace(
+        config,
+        segmentation=replace(config.segmentation, **variation.segmentation),
+        sds=replace(config.sds, **variation.sds),
+        sync=replace(config.sync, **variation.sync),
+        repair=variation.repair,
     )
 
 
@@ -176,8 +188,9 @@ def settle_ms(world: World) -> int:
     """How long after the last fault everything must have converged.
 
     A dependency that was never sent in full is waited for until it counts as lost: hostile participants name such.
+    Where histories are as short as one entry, or no store helps, what was missed is found link by link.
     """
-    return SETTLE_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
+    return SETTLE_MS * (2 if world.variations else 1) + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
 
 
 def aftermath_ms(world: World) -> int:
@@ -202,7 +215,7 @@ def _contents_on_the_way(participants: list[Participant]) -> int:
 
 
 async def _simulate(world: World) -> Evidence:
-    network = MemoryNetwork(_conditions(world, calm=False), seed=world.seed, trace_payloads=True)
+    network = MemoryNetwork(_conditions(world, calm=False), seed=world.seed, store=world.store, trace_payloads=True)
     participants: list[Participant] = []
     evidence = Evidence(world, participants, network)
 
@@ -224,7 +237,7 @@ async def _simulate(world: World) -> Evidence:
     tasks += [asyncio.create_task(_hold(network, interval)) for interval in world.partitions]
     tasks += [asyncio.create_task(_hold_store(network, interval)) for interval in world.store_outages]
     tasks += [asyncio.create_task(_step_clock(participants, step)) for step in world.clock_steps]
-    if world.preset == "waku":
+    if world.message_id == "content-sha256":
         evidence.numbers = _numbers(world)
     for plan in world.sends:
         reply_to = None if plan.reply_to is None else payload_of(world, world.sends[plan.reply_to])
@@ -260,11 +273,12 @@ async def _simulate(world: World) -> Evidence:
 
 
 def _numbers(world: World) -> dict[str, int]:
-    config = channel_config(world, 0, None).segmentation
+    lives = len(world.variations[0]) if world.variations else 1
     return {
         hashlib.sha256(content).hexdigest(): plan.number
         for plan in world.sends
-        for content in segment(payload_of(world, plan), config)
+        for life in range(lives)
+        for content in segment(payload_of(world, plan), channel_config(world, plan.sender, None, life).segmentation)
     }
 
 
@@ -308,7 +322,7 @@ async def _live(world: World, participant: Participant) -> None:
     crashes: list[Crash] = [crash for crash in world.crashes if crash.participant == participant.index]
     for crash in sorted(crashes, key=lambda crash: crash.at_ms):
         await _sleep_until(crash.at_ms)
-        await participant.crash()
+        await participant.crash(orderly=crash.orderly)
         await _sleep_until(crash.back_at_ms)
         await participant.join()
 

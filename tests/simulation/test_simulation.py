@@ -1,6 +1,7 @@
 """Whole networks in virtual time; `python -m tests.simulation` runs as many more of them as one likes.
 
-The environment variable SHARDWIRE_WORLDS sets how many of them are a test run's.
+The environment variable SHARDWIRE_WORLDS sets how many of them are a test run's, SHARDWIRE_VARIED_WORLDS how many of
+those whose participants are configured differently.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from tests.simulation.checkers import check
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.run import run_world
 from tests.simulation.runner import judge, judge_many, totals
-from tests.simulation.worlds import make_world
+from tests.simulation.worlds import VARIED_FROM, make_world
 
 # Three quarters of a second of processor time each: a tenth for two participants to twenty for fifty. More of them:
 # `python -m tests.simulation --from 600 --to 20000 --state FILE`, which can be interrupted.
 WORLDS = int(os.environ.get("SHARDWIRE_WORLDS", "600"))
+VARIED_WORLDS = int(os.environ.get("SHARDWIRE_VARIED_WORLDS", "60"))
 MUTATION_WORLDS_FIRST = 10
 MUTATION_WORLDS_MAX = 60
 
@@ -40,6 +42,13 @@ def test_the_invariants_hold_in_every_world(capsys: pytest.CaptureFixture[str]) 
     with capsys.disabled():
         print("", f"{len(verdicts)} worlds ran in {elapsed_s:.1f} s", *totals(verdicts), sep="\n")
     assert len(verdicts) == WORLDS
+    assert {verdict.seed: verdict.violations for verdict in verdicts if verdict.violations} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120 + 5 * VARIED_WORLDS)
+def test_the_invariants_hold_where_participants_are_configured_differently() -> None:
+    verdicts = judge_many(range(VARIED_FROM, VARIED_FROM + VARIED_WORLDS), os.cpu_count() or 1)
     assert {verdict.seed: verdict.violations for verdict in verdicts if verdict.violations} == {}
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from shardwire.config import ErasureCode, RateCounts, Repair, SegmentWireFormat
+from shardwire.config import ErasureCode, MessageIdRule, RateCounts, Repair, SegmentWireFormat
 
 FAULT_KINDS = (
     "loss",
@@ -40,6 +41,9 @@ WAKU_SHARE = 0.2
 # How long received messages are gathered before they are processed (004, Performance considerations), by how many
 # participants there are at most. Every receipt in a cycle of its own is what large worlds would spend their time on.
 PROCESS_MS = ((5, (0, 0, 0, 100)), (15, (0, 100, 250)), (50, (250, 500, 1_000)))
+
+# From this seed on participants are few, and each is configured in its own way in every life.
+VARIED_FROM = 1_000_000
 
 REPAIR_T_MAX_MS = 120_000
 # The issue's bound on convergence once loss ends.
@@ -76,11 +80,15 @@ REPLY_PATIENCE_MS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A participant dies at `at_ms`, with whatever was not committed, and is back at `back_at_ms`."""
+    """A participant dies at `at_ms`, with whatever was not committed, and is back at `back_at_ms`.
+
+    One that leaves in an `orderly` way closes its channel first.
+    """
 
     participant: int
     at_ms: int
     back_at_ms: int
+    orderly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,16 @@ class RateLimit:
     epoch_size_ms: int
     messages_per_epoch: int
     counts: RateCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """What a participant is configured with in one of its lives, otherwise than the world: fields of each part."""
+
+    segmentation: dict[str, Any]
+    sds: dict[str, Any]
+    sync: dict[str, Any]
+    repair: Repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +173,12 @@ class World:
     preset: str = "logos"
     repair: Repair = "arq"
     process_ms: int = 0
+    message_id: MessageIdRule = "send"
+    store: bool = True
+    envelope_meta: bytes | None = None
+    max_message_size_bytes: int | None = None
+    # By participant, what its lives have in turn; none where all are configured alike.
+    variations: tuple[tuple[Variation, ...], ...] = ()
     names: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -165,7 +189,7 @@ def make_world(seed: int) -> World:
     """The world of a seed."""
     rng = random.Random(f"world/{seed}")
     preset = _draw_preset(seed)
-    participants = _draw_participants(rng)
+    participants = _draw_participants(rng) if seed < VARIED_FROM else rng.randint(2, 6)
     faults = frozenset(kind for kind in FAULT_KINDS if rng.random() < FAULT_SHARE)
     calm_at_ms = rng.randint(*TRAFFIC_MS)
     segment_size_bytes = 64 * rng.randint(4, 32)
@@ -175,7 +199,7 @@ def make_world(seed: int) -> World:
     rate_limit = _draw_rate_limit(rng, sends, calm_at_ms, segment_size_bytes) if rng.random() < 0.25 else None
     # An epoch is never reopened: a clock that steps back by an hour rightly stops a limited sender for an hour.
     step_max_ms = 3_600_000 if rate_limit is None else 10_000
-    return World(
+    world = World(
         seed=seed,
         participants=participants,
         faults=faults,
@@ -206,7 +230,87 @@ def make_world(seed: int) -> World:
         preset=preset,
         repair=_draw_repair(seed, preset),
         process_ms=_draw_process_ms(seed, participants),
+        # Ids of 004 are those of @waku/sds.
+        message_id="content-sha256" if preset == "waku" else "send",
     )
+    return world if seed < VARIED_FROM else _vary(world)
+
+
+def _vary(world: World) -> World:
+    """The world with what those before `VARIED_FROM` never have."""
+    rng = random.Random(f"variety/{world.seed}")
+    message_id: MessageIdRule = world.message_id
+    if rng.random() < 0.2:
+        message_id = "send" if message_id == "content-sha256" else "content-sha256"
+    repair: Repair = world.repair if message_id == "send" else "arq"
+    # By the size of a node's messages segments are cut, and ids made of contents with them.
+    is_narrow = message_id == "send" and rng.random() < 0.3
+    # Of the smallest segments, and as many parity segments, a message has no more; an ephemeral one has one.
+    bytes_max = 16_000 if is_narrow else 30_000
+    sends = [
+        replace(send, size_bytes=min(send.size_bytes, 64 if send.ephemeral else bytes_max)) for send in world.sends
+    ]
+    large, empty = rng.sample(range(len(sends)), 2)
+    if not sends[large].ephemeral:
+        sends[large] = replace(sends[large], size_bytes=min(5 * sends[large].size_bytes, bytes_max))
+    if world.preset == "logos" and not sends[empty].ephemeral:
+        # The wire of 004 has none of these.
+        sends[empty] = replace(sends[empty], size_bytes=0)
+    alike = {
+        # Filters of several sizes ignore each other; one that holds less than a log shows what it let go as lacking.
+        "bloom_filter_capacity": rng.choice((1_000, 2_000)),
+        # What a life with more room left to the next one would be too much there.
+        "outgoing_buffer_messages_max": rng.choice((4, 30, 1_024)),
+    }
+    return replace(
+        world,
+        sends=tuple(sends),
+        crashes=tuple(replace(crash, orderly=rng.random() < 0.5) for crash in world.crashes),
+        repair=repair,
+        message_id=message_id,
+        # Under ids made of contents nothing says how many segments of an older message there are to ask for.
+        store=rng.random() < 0.7 or "store outage" in world.faults or message_id == "content-sha256",
+        # A hostile participant would not know it.
+        envelope_meta=b"varied" if not world.hostile_at_ms and rng.random() < 0.2 else None,
+        max_message_size_bytes=rng.randint(2_500, 6_000) if is_narrow else None,
+        variations=tuple(
+            tuple(_draw_variation(rng, world, message_id, repair, alike) for _ in range(2))
+            for _ in range(world.participants)
+        ),
+    )
+
+
+def _draw_variation(
+    rng: random.Random, world: World, message_id: MessageIdRule, repair: Repair, alike: dict[str, int]
+) -> Variation:
+    segmentation: dict[str, Any] = {
+        "segment_size_bytes": 64 * rng.randint(4, 32),
+        "enable_reed_solomon": rng.random() < 0.5,
+        "parity_rate": rng.choice((0.125, 0.25, 0.5, 1.0)),
+        "parity_for_single_segment": rng.random() < 0.2,
+    }
+    if world.preset == "logos":
+        segmentation["erasure_code"] = rng.choice(("leopard", "vandermonde"))
+    if segmentation.get("erasure_code") == "vandermonde":
+        segmentation["segment_size_bytes"] += rng.randrange(64)
+    sds = {
+        **alike,
+        "causal_history_size": rng.choice((1, 2, 10, 200)),
+        "bloom_interval_ms": rng.choice((0, 5_000, 30_000)),
+        "back_off_percent": rng.choice((0, 0, 50, 200)),
+        "log_messages_max": rng.choice((1_000, 100_000)),
+        "incoming_buffer_bytes_max": rng.choice((4_000, 50_000, 1 << 28)),
+        "missing_messages_max": rng.choice((100, 10_000)),
+    }
+    sync = {
+        "query_on_connect": rng.random() < 0.7 or message_id == "content-sha256",
+        "store_queries_per_minute_max": rng.choice((2, 10, 120)),
+        "retrieve_frequency_ms": rng.choice((100, 1_000, 20_000)),
+        "sweep_in_buf_interval_ms": rng.choice((0, 0, 500, 5_000)),
+    }
+    # Under ids made of contents, and in 004, there is no parity on demand.
+    choices: tuple[Repair, ...] = ("arq", "parity") if repair == "parity" else ("arq",)
+    return Variation(segmentation, sds, sync, rng.choice(choices))
 
 
 def _draw_preset(seed: int) -> str:
