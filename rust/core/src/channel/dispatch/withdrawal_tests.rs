@@ -108,14 +108,14 @@ fn what_is_not_known_to_have_left_before_a_restart_takes_a_place_after_it() {
     let contents: Vec<Octets> = contents.map(Octets::from).collect();
     for send_id in [ONE, OTHER] {
         let submission = Submission {
-            send_id,
-            request_id: send_id,
-            message_id: send_id,
+            send_id: send_id.into(),
+            request_id: send_id.into(),
+            message_id: send_id.into(),
             contents: contents.clone(),
             data_count: 2,
             reserve: 0,
         };
-        bob.channel.submit(submission).unwrap();
+        assert!(bob.channel.submit(submission)[0].1.is_ok());
     }
     let (transmits, _) = bob.channel.poll_transmits(&[messages(2)], at(0));
     for transmit in transmits {
