@@ -18,7 +18,10 @@ from shardwire.segmentation.segmenter import ArrowArray, ArrowChunkedArray
 
 __all__ = [
     "DISPATCHES_MAX",
+    "ERROR_LENGTH_MAX",
+    "NO_HASH",
     "PROPAGATION_TIMEOUT_MS",
+    "SENDERS_MAX",
     "Allowance",
     "ArrowLocalReconstructor",
     "ArrowReconstructor",
@@ -133,6 +136,10 @@ __version__: str
 # Messages of which an answer of the node is awaited, at most, and for how long.
 DISPATCHES_MAX: Final[int]
 PROPAGATION_TIMEOUT_MS: Final[int]
+# Of a row of reconstruction: senders that it names, bytes of its reason, and the reason of a key that is no hash.
+SENDERS_MAX: Final[int]
+ERROR_LENGTH_MAX: Final[int]
+NO_HASH: Final[str]
 
 # --- Keccak-256 ---------------------------------------------------------------------------------
 

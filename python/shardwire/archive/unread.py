@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute
 
-_SENDERS_MAX = 64
+from shardwire._native import SENDERS_MAX
 
 
 @dataclass(slots=True)
@@ -29,8 +29,8 @@ class _Counted:
         known = [time for time in (self.last_timestamp, last) if time is not None]
         self.last_timestamp = max(known, default=None)
         self.senders.update(senders)
-        if len(self.senders) > _SENDERS_MAX:
-            self.senders = set(sorted(self.senders)[:_SENDERS_MAX])
+        if len(self.senders) > SENDERS_MAX:
+            self.senders = set(sorted(self.senders)[:SENDERS_MAX])
 
 
 class Unread:

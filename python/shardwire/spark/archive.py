@@ -283,7 +283,7 @@ def _unread(rows: DataFrame, by: list[str]) -> DataFrame:
         "status": F.lit("invalid"),
         "first_timestamp": F.min("first_timestamp"),
         "last_timestamp": F.max("last_timestamp"),
-        "senders": F.slice(F.sort_array(F.array_distinct(F.flatten(F.collect_set("senders")))), 1, 64),
+        "senders": F.slice(F.sort_array(F.array_distinct(F.flatten(F.collect_set("senders")))), 1, _native.SENDERS_MAX),
         "copies": F.lit(0),
         "error": F.first("error"),
     }

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from shardwire import _native
-from shardwire.archive.arrow import ERROR, HASH_BYTES, PAYLOAD, SENDER, TIMESTAMP, batch_of, parameters
+from shardwire.archive.arrow import ERROR, PAYLOAD, SENDER, TIMESTAMP, batch_of, parameters
 from shardwire.config import ReassemblyLimits, SegmentationConfig
 from shardwire.errors import InvalidSegmentError
 from shardwire.spark.schema import MESSAGE_FIELDS
@@ -38,12 +38,6 @@ if TYPE_CHECKING:
     )
 
 EVENT_TIME = "shardwire_event_time"
-
-# As in the state machine of reconstruct: senders and bytes of a reason that one row names, and what is no key.
-SENDERS_MAX = 64
-ERROR_LENGTH_MAX = 300
-
-NO_HASH = f"the key is no hash: entire_message_hash has {HASH_BYTES} bytes"
 
 _DIGEST_BYTES = 16
 # Of one candidate: place, data segments that it announces (0: none), arrivals, digest of its bytes.
@@ -89,12 +83,12 @@ class Known:
         if timestamp is not None:
             self.first_timestamp = timestamp if self.first_timestamp is None else min(self.first_timestamp, timestamp)
             self.last_timestamp = timestamp if self.last_timestamp is None else max(self.last_timestamp, timestamp)
-        if sender is not None and sender not in self.senders and len(self.senders) < SENDERS_MAX:
+        if sender is not None and sender not in self.senders and len(self.senders) < _native.SENDERS_MAX:
             self.senders.append(sender)
 
     def note_error(self, error: str) -> None:
         """Keeps the least of the reasons, so that the order of arrival does not matter."""
-        error = error.encode()[:ERROR_LENGTH_MAX].decode(errors="ignore")
+        error = error.encode()[: _native.ERROR_LENGTH_MAX].decode(errors="ignore")
         self.error = error if self.error is None else min(self.error, error)
 
     def keeps(self, place: int, data_segment_count: int, segment: bytes, limits: ReassemblyLimits) -> bool:
@@ -358,7 +352,7 @@ def _unread(rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
     counts: Counter[str] = Counter()
     noted: defaultdict[str, Known] = defaultdict(Known)
     for row in rows:
-        reason = row[ERROR] or ("the payload is null" if row[PAYLOAD] is None else NO_HASH)
+        reason = row[ERROR] or ("the payload is null" if row[PAYLOAD] is None else _native.NO_HASH)
         counts[reason] += 1
         noted[reason].note(row[TIMESTAMP], row[SENDER])
     for reason in sorted(counts):

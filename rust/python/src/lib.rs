@@ -127,6 +127,9 @@ mod _native {
         interpreter::require_main(module.py())?;
         module.add("DISPATCHES_MAX", DISPATCHES_MAX)?;
         module.add("PROPAGATION_TIMEOUT_MS", PROPAGATION_TIMEOUT_MS)?;
+        module.add("SENDERS_MAX", arrow::SENDERS_MAX)?;
+        module.add("ERROR_LENGTH_MAX", arrow::ERROR_LENGTH_MAX)?;
+        module.add("NO_HASH", arrow::NO_HASH)?;
         PyMapping::register::<ChangedRecords>(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -13,13 +13,13 @@ use super::said::Said;
 use super::whole::{Missing, WholeCopy};
 
 /// Senders that one row names; further ones are not told.
-const SENDERS_MAX: usize = 64;
+pub const SENDERS_MAX: usize = 64;
 
 /// Longest reason kept of a row that could not be read.
-const ERROR_LENGTH_MAX: usize = 300;
+pub const ERROR_LENGTH_MAX: usize = 300;
 
 /// Why a row with a key is no segment of a message.
-const NO_HASH: &str = "the key is no hash: entire_message_hash has 32 bytes";
+pub const NO_HASH: &str = "the key is no hash: entire_message_hash has 32 bytes";
 
 /// What a group takes beside its segments, about.
 const GROUP_BYTES: usize = 1024;

@@ -32,6 +32,7 @@ pub use columns::{
     arrow_decode_segment, arrow_decode_waku_message, arrow_keccak256, arrow_message_hash,
     arrow_shard_of,
 };
+pub use group::{ERROR_LENGTH_MAX, NO_HASH, SENDERS_MAX};
 pub use input::BinaryColumn;
 pub use local::ArrowLocalReconstructor;
 pub use mapped::map_arrow;
