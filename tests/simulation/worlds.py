@@ -46,7 +46,7 @@ PROCESS_MS = ((5, (0, 0, 0, 100)), (15, (0, 100, 250)), (50, (250, 500, 1_000)))
 VARIED_FROM = 1_000_000
 
 REPAIR_T_MAX_MS = 120_000
-# The bound on convergence once loss ends.
+# The bound on convergence once loss ends.
 SETTLE_MS = 2 * REPAIR_T_MAX_MS
 # Answers to the last repair requests may still be on their way for this long; they repeat what everyone has.
 AFTERMATH_MS = 90_000

@@ -51,6 +51,17 @@ def file_has_chain(path: Path, size_bytes: int, chunk_size_bytes: int, chain_has
     return last == chain_hash
 
 
+def check_regular(path: Path) -> None:
+    """Refuses a directory, and a pipe: opening that would wait for who writes to it.
+
+    Raises:
+        ConfigError: It is no regular file.
+        OSError: It is not there.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ConfigError(f"path is {str(path)!r}: it must be a regular file")
+
+
 class FileSource:
     """A file that is sent, and the hashes of its chunks.
 
@@ -62,9 +73,7 @@ class FileSource:
     def __init__(self, path: Path, chunk_size_bytes: int) -> None:
         self.path = path
         self.chunk_size_bytes = chunk_size_bytes
-        # Opening a pipe would wait for who writes to it.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(f"path is {str(path)!r}: it must be a regular file")
+        check_regular(path)
         self._file: BinaryIO = path.open("rb")
         self.size_bytes = os.fstat(self._file.fileno()).st_size
         self.chunk_count = chunk_count_of(self.size_bytes, chunk_size_bytes)

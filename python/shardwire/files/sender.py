@@ -36,7 +36,7 @@ from shardwire.events import (
     MessageSendErrorEvent,
     MessageSentEvent,
 )
-from shardwire.files.chain import FileSource
+from shardwire.files.chain import FileSource, check_regular
 from shardwire.files.names import checked_name
 from shardwire.files.receiver import REPORT_BYTES
 from shardwire.files.transport import Announce, FileChannel, NewNonce
@@ -106,6 +106,8 @@ class FileSender:
         self._channel = channel
         self._announce = announce
         self._new_nonce = new_nonce
+        # Before its name, which that of a directory may not be: another name would not help.
+        check_regular(path)
         self._name = checked_name(path, name)
         self._done_when = done_when
         self._source = FileSource(path, _chunk_size(chunk_size_bytes, message_bytes_max))

@@ -12,7 +12,7 @@ from channel_world import World, run_world
 
 from shardwire._native import FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_status
 from shardwire.channel import ReliableChannel
-from shardwire.errors import QueueFullError
+from shardwire.errors import ConfigError, QueueFullError
 from shardwire.events import FileProgressEvent
 from shardwire.files import sender as sender_module
 from shardwire.files.chain import FileSource
@@ -84,6 +84,16 @@ def test_a_chunk_for_which_the_queue_has_no_room_is_sent_once_it_has(
     told = map(decode_file_message, run_world(scenario).messages("alice"))
     assert [each.state for each in told if isinstance(each, FileStatus)] == ["requested", "received"]
     assert refused == 1
+
+
+@pytest.mark.parametrize("path", [".", "..", "/"])
+def test_a_directory_is_refused_as_that_and_not_for_its_name(path: str) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        with pytest.raises(ConfigError, match="it must be a regular file"):
+            await alice.send_file(path)
+
+    run_world(scenario)
 
 
 def test_other_messages_wait_behind_few_chunks_of_a_file_that_the_network_does_not_take(

@@ -13,7 +13,7 @@ from shardwire._native import BloomFilter, HistoryEntry, SdsMessage
 from shardwire.sds import DependencyLost, Transmit, TransmitKind
 
 SDS = replace(LOGOS.sds, bloom_filter_capacity=500)
-# The bound on convergence.
+# The bound on convergence.
 SETTLE_MS = 2 * SDS.repair_t_max_ms
 
 
