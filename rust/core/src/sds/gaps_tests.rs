@@ -127,6 +127,17 @@ fn what_comes_of_a_message_that_is_lost_has_all_of_its_gaps_told_in_time() {
 }
 
 #[test]
+fn all_that_a_message_lacks_is_asked_for_however_late_somebody_looks() {
+    for late in 1..=8 {
+        let mut bob = Bob::new();
+        bob.hear_content(ONE, 10, [11, 0]);
+        happens_at(&mut bob, late * TIMEOUT_MS);
+        let lacking: Vec<_> = (0..10).map(|ordinal| id(ONE, ordinal)).collect();
+        assert_eq!(missing(&bob), lacking, "{late}");
+    }
+}
+
+#[test]
 fn a_gap_that_gave_way_is_told_again_once_there_is_room() {
     let mut bob = Bob::of(Config {
         missing_messages_max: 2,

@@ -430,15 +430,19 @@ impl Incoming {
             return;
         }
         if !send.siblings_reported {
-            let sender_id = Arc::clone(&send.sender_id);
-            let rounds = (monotonic_ms - quiet_at_ms) / self.quiet_ms.max(1);
-            let (siblings, all) = self.siblings(handle, rounds, around.log);
-            // Where its sender holds most of a full table, this would only take the place of others of
+            // More in each round without progress; all that were due where nobody looked for several.
+            let rounds = 1 + (monotonic_ms - quiet_at_ms) / self.quiet_ms.max(1);
+            let some = announced_at_once(send).saturating_mul(rounds as usize);
+            // Where its sender holds most of a full table, these would only take the place of others of
             // his, which would take it back.
-            if siblings.is_empty() || self.missing.has_room_for(&sender_id) {
-                self.sends[handle].siblings_reported = all;
-                self.ask_for(handle, siblings, monotonic_ms, around);
-            }
+            let has_room = self.missing.has_room_for(&Arc::clone(&send.sender_id));
+            let mut lacking = self.siblings(handle, around.log);
+            let siblings = lacking.by_ref().take(if has_room { some } else { 0 });
+            let siblings: Vec<_> = siblings.collect();
+            let all = lacking.next().is_none();
+            drop(lacking);
+            self.sends[handle].siblings_reported = all;
+            self.ask_for(handle, siblings, monotonic_ms, around);
         }
         let Some(send) = self.sends.get(handle) else {
             return;
@@ -458,33 +462,22 @@ impl Incoming {
         }
     }
 
-    /// What is announced of a send and not here: as many as may be asked for, others in each of the
-    /// `rounds` without progress; and whether that is all of it.
-    fn siblings(&self, handle: SendRef, rounds: i64, log: &Log) -> (Vec<HistoryEntry>, bool) {
+    /// What is announced of a send and not here.
+    fn siblings(&self, handle: SendRef, log: &Log) -> impl Iterator<Item = HistoryEntry> {
         let send = &self.sends[handle];
         // Enough to make it whole: of the others it is not even known that they left.
-        let Some(count) = send
+        let count = send
             .contents_needed
             .or(send.content_count)
-            .filter(|_| self.by_send && !is_joined(&send.key))
-        else {
-            return (Vec::new(), true);
-        };
+            .filter(|_| self.by_send && !is_joined(&send.key));
         let contents = send.contents.iter().filter_map(|entry| log.get(*entry));
         let held: HashSet<u32> = contents.map(|held| held.ordinal).collect();
-        let some = ANNOUNCED_AT_ONCE + 2 * send.contents.len();
-        // After the last of them it begins again: some may have had to give way.
-        let round = rounds.max(0) as usize % (count as usize / some + 1);
-        let mut lacking = (0..count)
-            .filter(|ordinal| !held.contains(ordinal))
-            .skip(some * round);
-        let named = lacking.by_ref().take(some).map(|ordinal| HistoryEntry {
+        let lacking = (0..count.unwrap_or(0)).filter(move |ordinal| !held.contains(ordinal));
+        lacking.map(|ordinal| HistoryEntry {
             message_id: content_id(&send.send_id, ordinal).to_string(),
             retrieval_hint: None,
             sender_id: Some(send.sender_id.to_string()),
-        });
-        let named = named.collect();
-        (named, lacking.next().is_none())
+        })
     }
 
     fn set_deadline(&mut self, handle: SendRef, at_ms: i64) {
@@ -668,7 +661,7 @@ impl Incoming {
             .map(|message| (message.entry.clone(), Arc::clone(&message.named_by)))
             .collect();
         // What is named already comes first.
-        let siblings = self.siblings(handle, 0, log).0.into_iter();
+        let siblings = self.siblings(handle, log).take(announced_at_once(send));
         lacking.extend(siblings.map(|entry| (entry, Arc::clone(&send.sender_id))));
         lacking
     }
@@ -841,6 +834,11 @@ impl Incoming {
     pub fn restore_past(&mut self, number: u32, fingerprints: impl IntoIterator<Item = u64>) {
         self.past.restore(number, fingerprints);
     }
+}
+
+/// How many contents that a send only announces are asked for at a time.
+fn announced_at_once(send: &IncomingSend) -> usize {
+    ANNOUNCED_AT_ONCE + 2 * send.contents.len()
 }
 
 fn is_current(send: Option<&IncomingSend>, at_ms: i64) -> bool {

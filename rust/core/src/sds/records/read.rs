@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::fields::{Reader, Writer};
 use super::write::{
     ALONE, FINISHED, FIXED, GIVEN_UP_SEND, LOST_SEND, MADE, MAY_PREDATE_US, ON_DEMAND, ORDERED,
-    QUEUED, RECONSTRUCTED, SIBLINGS_REPORTED, SPARE,
+    QUEUED, RECONSTRUCTED, SPARE,
 };
 use super::{
     ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, PAST,
@@ -368,7 +368,6 @@ fn read_incoming(
     send.reconstructed = flags & RECONSTRUCTED != 0;
     send.lost = flags & LOST_SEND != 0;
     send.may_predate_us = flags & MAY_PREDATE_US != 0;
-    send.siblings_reported = flags & SIBLINGS_REPORTED != 0;
     Some((send, causes))
 }
 

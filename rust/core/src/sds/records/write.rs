@@ -31,7 +31,6 @@ pub const MADE: u8 = 2;
 pub const RECONSTRUCTED: u8 = 1;
 pub const LOST_SEND: u8 = 2;
 pub const MAY_PREDATE_US: u8 = 4;
-pub const SIBLINGS_REPORTED: u8 = 8;
 
 impl Machine {
     /// Records that changed since the last call, to be stored in their order.
@@ -275,7 +274,6 @@ fn incoming_send(writer: &mut Writer, send: &IncomingSend, incoming: &Incoming) 
         (send.reconstructed, RECONSTRUCTED),
         (send.lost, LOST_SEND),
         (send.may_predate_us, MAY_PREDATE_US),
-        (send.siblings_reported, SIBLINGS_REPORTED),
     ];
     // Zero stands for what the wire does not say: no send has no contents.
     writer
