@@ -426,7 +426,7 @@ impl Incoming {
                     self.on_received(handle, &message_id, monotonic_ms, around);
                 }
                 let send = &mut self.sends[handle];
-                send.last_progress_ms = monotonic_ms;
+                (send.last_progress_ms, send.siblings_told) = (monotonic_ms, 0);
                 send.contents.push(entry);
                 handle
             }
@@ -974,7 +974,7 @@ impl Incoming {
         };
         self.absorb(target, handle, around);
         if let Some(target) = self.sends.get_mut(target) {
-            target.last_progress_ms = monotonic_ms;
+            (target.last_progress_ms, target.siblings_told) = (monotonic_ms, 0);
         }
         target
     }

@@ -430,18 +430,14 @@ impl Incoming {
             return;
         }
         if !send.siblings_reported {
-            // More in each round without progress; all that were due where nobody looked for several.
-            let rounds = 1 + (monotonic_ms - quiet_at_ms) / self.quiet_ms.max(1);
-            let some = announced_at_once(send).saturating_mul(rounds as usize);
-            // Where its sender holds most of a full table, these would only take the place of others of
-            // his, which would take it back.
-            let has_room = self.missing.has_room_for(&Arc::clone(&send.sender_id));
-            let mut lacking = self.siblings(handle, around.log);
-            let siblings = lacking.by_ref().take(if has_room { some } else { 0 });
-            let siblings: Vec<_> = siblings.collect();
-            let all = lacking.next().is_none();
-            drop(lacking);
-            self.sends[handle].siblings_reported = all;
+            let (siblings, is_rest) = self.due_siblings(handle, around.log);
+            let send = &mut self.sends[handle];
+            send.siblings_reported = is_rest;
+            send.siblings_told = match is_rest {
+                // What has to give way is told again.
+                true => 0,
+                false => send.siblings_told + siblings.len() as u32,
+            };
             self.ask_for(handle, siblings, monotonic_ms, around);
         }
         let Some(send) = self.sends.get(handle) else {
@@ -462,8 +458,24 @@ impl Incoming {
         }
     }
 
-    /// What is announced of a send and not here.
-    fn siblings(&self, handle: SendRef, log: &Log) -> impl Iterator<Item = HistoryEntry> {
+    /// Of what is announced of a send and not here, what is to be told now: others each time without
+    /// progress; and whether that is the rest.
+    fn due_siblings(&self, handle: SendRef, log: &Log) -> (Vec<HistoryEntry>, bool) {
+        let send = &self.sends[handle];
+        let lacking = self.siblings(handle, log);
+        // Where its sender holds most of a full table, these would only take the place of others of his,
+        // which would take it back.
+        if lacking.is_empty() || !self.missing.has_room_for(&send.sender_id) {
+            return (Vec::new(), lacking.is_empty());
+        }
+        let mut lacking = lacking.into_iter().skip(send.siblings_told as usize);
+        let due = lacking.by_ref().take(announced_at_once(send));
+        let due = due.map(|ordinal| sibling(send, ordinal)).collect();
+        (due, lacking.next().is_none())
+    }
+
+    /// Ordinals of what is announced of a send and not here.
+    fn siblings(&self, handle: SendRef, log: &Log) -> Vec<u32> {
         let send = &self.sends[handle];
         // Enough to make it whole: of the others it is not even known that they left.
         let count = send
@@ -472,12 +484,10 @@ impl Incoming {
             .filter(|_| self.by_send && !is_joined(&send.key));
         let contents = send.contents.iter().filter_map(|entry| log.get(*entry));
         let held: HashSet<u32> = contents.map(|held| held.ordinal).collect();
-        let lacking = (0..count.unwrap_or(0)).filter(move |ordinal| !held.contains(ordinal));
-        lacking.map(|ordinal| HistoryEntry {
-            message_id: content_id(&send.send_id, ordinal).to_string(),
-            retrieval_hint: None,
-            sender_id: Some(send.sender_id.to_string()),
-        })
+        let announced = 0..count.unwrap_or(0);
+        announced
+            .filter(|ordinal| !held.contains(ordinal))
+            .collect()
     }
 
     fn set_deadline(&mut self, handle: SendRef, at_ms: i64) {
@@ -661,8 +671,10 @@ impl Incoming {
             .map(|message| (message.entry.clone(), Arc::clone(&message.named_by)))
             .collect();
         // What is named already comes first.
-        let siblings = self.siblings(handle, log).take(announced_at_once(send));
-        lacking.extend(siblings.map(|entry| (entry, Arc::clone(&send.sender_id))));
+        let siblings = self.siblings(handle, log).into_iter();
+        let siblings = siblings.take(announced_at_once(send));
+        lacking
+            .extend(siblings.map(|ordinal| (sibling(send, ordinal), Arc::clone(&send.sender_id))));
         lacking
     }
 
@@ -839,6 +851,15 @@ impl Incoming {
 /// How many contents that a send only announces are asked for at a time.
 fn announced_at_once(send: &IncomingSend) -> usize {
     ANNOUNCED_AT_ONCE + 2 * send.contents.len()
+}
+
+/// A content that a send announces.
+fn sibling(send: &IncomingSend, ordinal: u32) -> HistoryEntry {
+    HistoryEntry {
+        message_id: content_id(&send.send_id, ordinal).to_string(),
+        retrieval_hint: None,
+        sender_id: Some(send.sender_id.to_string()),
+    }
 }
 
 fn is_current(send: Option<&IncomingSend>, at_ms: i64) -> bool {

@@ -56,6 +56,8 @@ pub struct IncomingSend {
     pub asked_again: u32,
     /// Whether what it lacks was told.
     pub siblings_reported: bool,
+    /// How many of what it lacks were told since something of it came.
+    pub siblings_told: u32,
     /// The sends that it follows and that are not delivered, and those that follow it.
     pub waits_for: RareSet<SendRef>,
     pub(super) dependents: RareSet<SendRef>,
@@ -92,6 +94,7 @@ impl IncomingSend {
             by_members: 0,
             asked_again: 0,
             siblings_reported: false,
+            siblings_told: 0,
             waits_for: RareSet::default(),
             dependents: RareSet::default(),
             missing: RareSet::default(),
