@@ -462,20 +462,21 @@ impl Incoming {
     /// progress; and whether that is the rest.
     fn due_siblings(&self, handle: SendRef, log: &Log) -> (Vec<HistoryEntry>, bool) {
         let send = &self.sends[handle];
-        let lacking = self.siblings(handle, log);
+        let mut lacking = self.siblings(handle, log).peekable();
+        let is_whole = lacking.peek().is_none();
         // Where its sender holds most of a full table, these would only take the place of others of his,
         // which would take it back.
-        if lacking.is_empty() || !self.missing.has_room_for(&send.sender_id) {
-            return (Vec::new(), lacking.is_empty());
+        if is_whole || !self.missing.has_room_for(&send.sender_id) {
+            return (Vec::new(), is_whole);
         }
-        let mut lacking = lacking.into_iter().skip(send.siblings_told as usize);
+        let mut lacking = lacking.skip(send.siblings_told as usize);
         let due = lacking.by_ref().take(announced_at_once(send));
         let due = due.map(|ordinal| sibling(send, ordinal)).collect();
         (due, lacking.next().is_none())
     }
 
     /// Ordinals of what is announced of a send and not here.
-    fn siblings(&self, handle: SendRef, log: &Log) -> Vec<u32> {
+    fn siblings(&self, handle: SendRef, log: &Log) -> impl Iterator<Item = u32> + use<> {
         let send = &self.sends[handle];
         // Enough to make it whole: of the others it is not even known that they left.
         let count = send
@@ -484,10 +485,7 @@ impl Incoming {
             .filter(|_| self.by_send && !is_joined(&send.key));
         let contents = send.contents.iter().filter_map(|entry| log.get(*entry));
         let held: HashSet<u32> = contents.map(|held| held.ordinal).collect();
-        let announced = 0..count.unwrap_or(0);
-        announced
-            .filter(|ordinal| !held.contains(ordinal))
-            .collect()
+        (0..count.unwrap_or(0)).filter(move |ordinal| !held.contains(ordinal))
     }
 
     fn set_deadline(&mut self, handle: SendRef, at_ms: i64) {
@@ -671,8 +669,7 @@ impl Incoming {
             .map(|message| (message.entry.clone(), Arc::clone(&message.named_by)))
             .collect();
         // What is named already comes first.
-        let siblings = self.siblings(handle, log).into_iter();
-        let siblings = siblings.take(announced_at_once(send));
+        let siblings = self.siblings(handle, log).take(announced_at_once(send));
         lacking
             .extend(siblings.map(|ordinal| (sibling(send, ordinal), Arc::clone(&send.sender_id))));
         lacking
