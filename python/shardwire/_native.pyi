@@ -117,7 +117,6 @@ __all__ = [
     "segment",
     "segment_many",
     "segment_message",
-    "segment_on_demand",
     "shard_of",
     "sizes_in_rows",
     "split_row",
@@ -409,18 +408,14 @@ class SegmentHeader:
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]:
     """The transport messages of one payload."""
 
-def segment_on_demand(
-    payload: Buffer, parameters: SegmentationParameters, parity_millionths: int
-) -> tuple[list[bytes], int]:
-    """The transport messages of a payload whose parity is made on demand, and how much more there can be: its data
-    segments and, for a million of them, the first `parity_millionths` of as much parity as there may be, or what the
-    parameters ask for where that is more."""
-
 def segment_message(
     payload: Buffer, parameters: SegmentationParameters, parity_millionths: int | None
 ) -> tuple[list[bytes], int, str, int]:
-    """As `segment`, or `segment_on_demand` where some parity is said: the transport messages, how many of them hold
-    data, hex Keccak-256 of the payload, and how much more parity there can be."""
+    """As `segment`, and what is known of the message: the transport messages, how many of them hold data, hex
+    Keccak-256 of the payload, and how much more parity can be made on demand.
+
+    With `parity_millionths` there is as much parity to make as there may be, and the messages are the data segments and
+    the first so many of it for a million of them, or what the parameters ask for where that is more."""
 
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
     """A list of lists of messages for an iterable of buffers; for an Arrow binary array, chunked or not, a list array

@@ -112,7 +112,7 @@ mod _native {
     #[pymodule_export]
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]
-    use segmentation::{segment_message, segment_on_demand, segment_payload};
+    use segmentation::{segment_message, segment_payload};
     #[pymodule_export]
     use store_questions::{StoreQuestion, StoreQuestions, last_seen_ns};
     #[pymodule_export]

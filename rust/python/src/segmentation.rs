@@ -108,22 +108,6 @@ pub fn segment_payload<'py>(
     messages(py, &segments, &payload)
 }
 
-#[documented]
-#[pyfunction]
-pub fn segment_on_demand<'py>(
-    py: Python<'py>,
-    payload: Buffer<'py>,
-    parameters: &SegmentationParameters,
-    parity_millionths: u32,
-) -> Result<(Bound<'py, PyList>, usize), Error> {
-    let bytes = payload.as_bytes();
-    let segments = detached(py, bytes.len(), || {
-        segment::segment_on_demand(bytes, &parameters.inner, parity_millionths)
-    })?;
-    let reserve = segments.reserve();
-    Ok((messages(py, &segments, &payload)?, reserve))
-}
-
 /// Segments, how many of them hold data, Keccak-256 of the payload in hex, and parity that can be made on demand.
 type Message<'py> = (Bound<'py, PyList>, usize, String, usize);
 

@@ -14,7 +14,7 @@ from shardwire._native import (
     HistoryEntry,
     SdsMessage,
     request_offset_ms,
-    segment_on_demand,
+    segment_message,
 )
 from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig
 from shardwire.sds import SdsEvent, SenderIdConflict, Transmit
@@ -139,7 +139,7 @@ def asks(lacking: int, by: str = "carol", moment: int = 0) -> bytes:
 def segments(first_parity: int = 0) -> list[bytes]:
     """Alice's messages that bring it."""
     alice = Member("alice")
-    contents, reserve = segment_on_demand(PAYLOAD, PARAMETERS, first_parity * 1_000_000 // DATA)
+    contents, _, _, reserve = segment_message(PAYLOAD, PARAMETERS, first_parity * 1_000_000 // DATA)
     alice.machine.send(SEND, contents, contents_needed=DATA, reserve=reserve)
     alice.step(0)
     return [sent.payload for _, sent in alice.sent]
@@ -374,7 +374,7 @@ def test_nobody_answers_of_what_it_has_in_part_or_not_at_all_or_where_members_ma
 
 def test_who_has_it_answers_though_it_waits_for_what_it_follows() -> None:
     bob = Member("bob")
-    contents, reserve = segment_on_demand(PAYLOAD, PARAMETERS, 0)
+    contents, _, _, reserve = segment_message(PAYLOAD, PARAMETERS, 0)
     alice = Member("alice")
     alice.hear(0, message("carol", f"{'0c' * 16}.0", content=b"none of ours"))
     alice.hear(0, *[sent.payload for _, sent in earlier().sent])
@@ -388,7 +388,7 @@ def test_who_has_it_answers_though_it_waits_for_what_it_follows() -> None:
 def earlier() -> Member:
     """Carol, who sent a message that Alice follows and Bob lacks."""
     carol = Member("carol")
-    contents, _ = segment_on_demand(b"earlier", PARAMETERS, 0)
+    contents, *_ = segment_message(b"earlier", PARAMETERS, 0)
     carol.machine.send("0c" * 16, contents, contents_needed=1)
     carol.step(0)
     return carol
@@ -402,7 +402,7 @@ def test_who_is_of_another_group_leaves_the_answer_to_those_of_the_senders() -> 
 
 def test_the_sender_itself_answers_first() -> None:
     alice = Member("alice")
-    contents, reserve = segment_on_demand(PAYLOAD, PARAMETERS, 0)
+    contents, _, _, reserve = segment_message(PAYLOAD, PARAMETERS, 0)
     alice.machine.send(SEND, contents, contents_needed=DATA, reserve=reserve)
     alice.step(0)
     for name in NAMES:
@@ -508,7 +508,7 @@ def test_answers_keep_a_pace_in_which_making_them_counts() -> None:
     """Of large messages a member makes and sends so many bytes in a time, whoever asks for whichever."""
     bob, alice = Member("bob"), Member("alice")
     size_bytes, count = 100 * 102_400, 30
-    contents, reserve = segment_on_demand(bytes(size_bytes), native_parameters(SegmentationConfig()), 0)
+    contents, _, _, reserve = segment_message(bytes(size_bytes), native_parameters(SegmentationConfig()), 0)
     questions = []
     for number in range(3):
         send_id = f"{number:032x}"
@@ -631,7 +631,7 @@ def test_parity_of_members_takes_the_room_of_nothing() -> None:
     carol = partial("carol", 1, 2, 3, limits=limits)
     for sender in ("frank", "grace", "heidi"):
         other = Member(sender)
-        contents, reserve = segment_on_demand(random.Random(sender).randbytes(DATA * 512), PARAMETERS, 0)
+        contents, _, _, reserve = segment_message(random.Random(sender).randbytes(DATA * 512), PARAMETERS, 0)
         other.machine.send(sender.encode().hex().ljust(32, "0"), contents, contents_needed=DATA, reserve=reserve)
         other.step(0)
         carol.hear(0, other.sent[0][1].payload)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwire._native import WakuMessage, segment_on_demand
+from shardwire._native import WakuMessage, segment_message
 from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
     MessageBudget,
@@ -205,7 +205,7 @@ def test_whatever_parity_is_announced_a_segment_keeps_to_its_size(wire_format: S
     largest: set[int] = set()
     for count in range(1, 256):
         # All parity leaves at first, so that none of it is made later.
-        contents, _ = segment_on_demand(bytes(count * chunk_bytes), parameters, 1_000_000)
+        contents, *_ = segment_message(bytes(count * chunk_bytes), parameters, 1_000_000)
         largest.add(max(map(len, contents)))
     assert len(largest) > 1
     assert max(largest) <= limit

@@ -7,7 +7,7 @@ import random
 import pytest
 from sds_exchange import Party, at, hear, message, quiet_sync
 
-from shardwire._native import HistoryEntry, SdsMessage, segment_on_demand
+from shardwire._native import HistoryEntry, SdsMessage, segment_message
 from shardwire.config import SdsConfig, SegmentationConfig
 from shardwire.sds import ContentAcknowledged, ContentsWanted, SendAcknowledged, SendGivenUp, Transmit, TransmitKind
 from shardwire.segmentation.parameters import native_parameters
@@ -76,7 +76,7 @@ def waiting(first_parity: int, *receivers: str) -> Sender:
     everybody = frozenset(receivers or ("bob",))
     alice = Sender("alice", sds=SdsConfig(max_retransmissions=3), sync=quiet_sync(), delivered_when=everybody)
     parameters = native_parameters(SegmentationConfig(segment_size_bytes=512))
-    contents, reserve = segment_on_demand(PAYLOAD, parameters, first_parity * 1_000_000 // DATA)
+    contents, _, _, reserve = segment_message(PAYLOAD, parameters, first_parity * 1_000_000 // DATA)
     assert (len(contents), reserve) == (DATA + first_parity, DATA - first_parity)
     alice.machine.send(SEND, contents, contents_needed=DATA, reserve=reserve)
     return alice
