@@ -33,6 +33,7 @@ INTERVAL_S = 0.25
 MISSED = 16
 MISSED_BYTES = 500_000
 FILE_BYTES = 16 << 20
+MESSAGE_BYTES = 12 << 20
 QUIET_S = 5.0
 
 
@@ -128,10 +129,20 @@ async def send_file(group: Group, directory: Path) -> list[float]:
     return await group.late_beside(group.channels["alice"].send_file(directory / "photo.raw", delivered_when={"bob"}))
 
 
+async def send_message(group: Group, directory: Path) -> list[float]:
+    alice = group.channels["alice"]
+
+    async def deliver() -> None:
+        await alice.delivered(await alice.send(random.Random(1).randbytes(MESSAGE_BYTES)), timeout_ms=120_000)
+
+    return await group.late_beside(deliver())
+
+
 CASES: dict[str, Callable[[Group, Path], Awaitable[list[float]]]] = {
     "nothing": nothing,
     f"a member comes back who missed {MISSED * MISSED_BYTES // 1_000_000} MB": come_back,
     f"a file of {FILE_BYTES >> 20} MiB": send_file,
+    f"a message of {MESSAGE_BYTES >> 20} MiB": send_message,
 }
 
 

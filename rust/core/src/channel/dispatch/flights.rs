@@ -2,7 +2,7 @@
 
 use hashlink::LinkedHashMap;
 
-use crate::sds::{Name, Transmit, TransmitKind};
+use crate::sds::{Kinds, Name, Transmit, TransmitKind};
 
 /// Messages of which an answer of the node is awaited: enough to keep a node busy over a network round trip, few
 /// enough that what leaves carries a fresh history.
@@ -10,6 +10,11 @@ pub const DISPATCHES_MAX: usize = 64;
 /// Of these, answers to what others ask for: one who was away asks for as much as a slow node takes minutes for, and
 /// what is new would wait behind all that the node holds of it.
 pub const REPAIRS_MAX: usize = 8;
+/// Of these, contents that are not the first of their send, while the node is slow: what is new then waits behind so
+/// many of a large message. A node that is fast is busy with as many as there are places.
+pub const FURTHER_SLOW_MAX: usize = 16;
+/// A node is slow that took longer than this for what it answered last.
+pub const SLOW_MS: i64 = 500;
 /// How long an answer is awaited: a node that never says what became of a message does not hold its place for ever
 /// (logos-delivery gives up likewise), and one whose `send` never returns does not hold up the others.
 pub const PROPAGATION_TIMEOUT_MS: i64 = 60_000;
@@ -30,11 +35,14 @@ pub(super) struct Flights {
     by_id: LinkedHashMap<u64, Flight>,
     unplaced: usize,
     repairs: usize,
+    further: usize,
     /// When to look next for what the node has not answered for; `None` while nothing is in flight.
     look_ms: Option<i64>,
     /// When the node answered last, and when the latest that it answered for had left.
     answered_ms: i64,
     answered_left_ms: i64,
+    /// How long it took for what it answered last.
+    took_ms: i64,
 }
 
 impl Flights {
@@ -43,9 +51,11 @@ impl Flights {
             by_id: LinkedHashMap::new(),
             unplaced: 0,
             repairs: 0,
+            further: 0,
             look_ms: None,
             answered_ms: 0,
             answered_left_ms: 0,
+            took_ms: 0,
         }
     }
 
@@ -84,9 +94,17 @@ impl Flights {
         self.unplaced
     }
 
-    /// Whether as many answers to others are out as may be.
-    pub fn are_repairs_full(&self) -> bool {
-        self.repairs >= REPAIRS_MAX
+    /// The kinds that have places.
+    pub fn with_places(&self) -> Kinds {
+        let mut kinds = Kinds::ALL;
+        if self.repairs >= REPAIRS_MAX {
+            kinds = kinds.without(TransmitKind::Repair);
+        }
+        if self.took_ms > SLOW_MS && self.further >= FURTHER_SLOW_MAX {
+            kinds = kinds.without(TransmitKind::Further);
+            kinds = kinds.without(TransmitKind::Retransmission);
+        }
+        kinds
     }
 
     /// How many the node holds that take a place of a rate limit.
@@ -103,6 +121,7 @@ impl Flights {
     pub fn add(&mut self, transmit: Transmit, counts: bool, monotonic_ms: i64) {
         self.unplaced += usize::from(counts);
         self.repairs += usize::from(transmit.kind == TransmitKind::Repair);
+        self.further += usize::from(is_further(&transmit));
         self.look_ms
             .get_or_insert(monotonic_ms + PROPAGATION_TIMEOUT_MS);
         let flight = Flight {
@@ -128,6 +147,7 @@ impl Flights {
     pub fn take(&mut self, transmit_id: u64) -> Option<Flight> {
         let flight = self.by_id.remove(&transmit_id)?;
         self.repairs -= usize::from(flight.transmit.kind == TransmitKind::Repair);
+        self.further -= usize::from(is_further(&flight.transmit));
         if flight.left_ms.is_none() {
             self.unplaced -= usize::from(flight.counts);
         }
@@ -146,6 +166,7 @@ impl Flights {
     pub fn on_answered(&mut self, left_ms: Option<i64>, monotonic_ms: i64) {
         self.answered_ms = monotonic_ms;
         self.answered_left_ms = self.answered_left_ms.max(left_ms.unwrap_or(0));
+        self.took_ms = left_ms.map_or(self.took_ms, |left_ms| monotonic_ms - left_ms);
     }
 
     /// Messages of which the node has said nothing for `PROPAGATION_TIMEOUT_MS`, counted from `not_before_ms` at
@@ -190,4 +211,10 @@ impl Flights {
         sends.dedup();
         sends
     }
+}
+
+/// Whether it is a content that is not the first of its send.
+fn is_further(transmit: &Transmit) -> bool {
+    use TransmitKind::{Further, Retransmission};
+    matches!(transmit.kind, Further | Retransmission)
 }

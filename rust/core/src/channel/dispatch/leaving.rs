@@ -167,7 +167,7 @@ impl Channel {
 
     /// Kinds held back only by a rate limit.
     fn held_kinds(&self, allowances: &[Allowance]) -> Kinds {
-        let allowed = self.dispatch.allowed(allowances);
+        let allowed = allowance::allowed(allowances, self.dispatch.flights.unplaced());
         let is_held = |kind: &TransmitKind| {
             let is_late = self.dispatch.late.has_kind(*kind);
             let waits = match kind {

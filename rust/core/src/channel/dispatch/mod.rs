@@ -35,9 +35,9 @@ mod withdrawal_tests;
 use std::collections::BTreeSet;
 
 pub use allowance::{Allowance, DropReason};
-#[cfg(test)]
-use flights::REPAIRS_MAX;
 pub use flights::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
+#[cfg(test)]
+use flights::{FURTHER_SLOW_MAX, REPAIRS_MAX, SLOW_MS};
 pub use outcomes::Failure;
 
 #[cfg(debug_assertions)]
@@ -175,11 +175,7 @@ impl Dispatch {
 
     /// The kinds that may leave now.
     fn allowed(&self, allowances: &[Allowance]) -> Kinds {
-        let kinds = allowance::allowed(allowances, self.flights.unplaced());
-        if self.flights.are_repairs_full() {
-            return kinds.without(TransmitKind::Repair);
-        }
-        kinds
+        allowance::allowed(allowances, self.flights.unplaced()).and(self.flights.with_places())
     }
 
     /// Of `kinds`, which may leave, those of contents where a sync would take the last place that one may take.

@@ -1,7 +1,8 @@
 //! What leaves a channel, what its node says of it, and what becomes of our sends by that.
 
 use super::{
-    Allowance, DISPATCHES_MAX, DropReason, Failure, NodeState, PROPAGATION_TIMEOUT_MS, REPAIRS_MAX,
+    Allowance, DISPATCHES_MAX, DropReason, FURTHER_SLOW_MAX, Failure, NodeState,
+    PROPAGATION_TIMEOUT_MS, REPAIRS_MAX, SLOW_MS,
 };
 use crate::channel::tests::{
     ONE, OTHER, SEGMENT_BYTES, TIMEOUT_MS, at, channel, config, heard, id, limits, message, named,
@@ -358,6 +359,31 @@ fn what_others_ask_for_leaves_the_node_places_for_what_is_new() {
     let left = alice.poll();
     assert_eq!(left.len(), 2);
     assert!(left.iter().all(|one| one.kind == TransmitKind::Repair));
+}
+
+#[test]
+fn of_a_large_message_a_slow_node_has_few_places() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2 * DISPATCHES_MAX as u32 - 1, 0);
+    let left = alice.leave();
+    assert_eq!(left.len(), DISPATCHES_MAX);
+    alice.now_ms += SLOW_MS;
+    alice.propagated(left[0]);
+    let mut held = [&left[1..], &alice.leave()].concat();
+    assert_eq!(held.len(), DISPATCHES_MAX);
+    alice.now_ms += 1;
+    while held.len() > FURTHER_SLOW_MAX {
+        assert_eq!(alice.poll(), []);
+        alice.propagated(held.remove(0));
+    }
+    assert_eq!(alice.poll(), []);
+    alice.propagated(held.remove(0));
+    held.append(&mut alice.leave());
+    assert_eq!(held.len(), FURTHER_SLOW_MAX);
+    assert!(!alice.is_limited);
+    // The last left just now.
+    alice.propagated(held.pop().unwrap());
+    assert_eq!(alice.poll().len(), DISPATCHES_MAX - held.len());
 }
 
 #[test]

@@ -100,11 +100,8 @@ impl DispatchQueue {
         sends: &mut Sends,
         monotonic_ms: i64,
     ) -> Option<ContentRef> {
-        let mut started = if further {
-            head(&mut self.started, sends)
-        } else {
-            None
-        };
+        let begun = head(&mut self.started, sends);
+        let mut started = begun.filter(|_| further);
         let mut fresh = if first {
             head(&mut self.fresh, sends)
         } else {
@@ -112,14 +109,17 @@ impl DispatchQueue {
         };
         let young_ms = self.young_ms;
         let is_young = |send: &OutgoingSend| monotonic_ms - send.first_ms < young_ms;
-        if let (Some(begun), Some(_)) = (started, fresh) {
-            let young = is_young(&sends[begun]);
-            if young || !self.fresh_turn {
-                fresh = None;
-            } else {
+        if begun.is_some_and(|begun| is_young(&sends[begun])) {
+            // Though nothing further of it may leave now.
+            fresh = None;
+            self.fresh_turn = false;
+        } else if started.is_some() && fresh.is_some() {
+            if self.fresh_turn {
                 started = None;
+            } else {
+                fresh = None;
             }
-            self.fresh_turn = !young && started.is_some();
+            self.fresh_turn = started.is_some();
         }
         let (handle, ordinal) = if let Some(handle) = fresh {
             self.fresh.pop_front();
@@ -280,16 +280,25 @@ mod tests {
     #[test]
     fn of_two_young_sends_the_first_goes_whole_before_the_other_goes_on() {
         let mut queue = Queue::new();
-        let (one, other) = (queue.add(3), queue.add(2));
-        for send in [one, other] {
-            let begun = queue
-                .queue
-                .next(true, false, &mut queue.sends, START_MS)
-                .unwrap();
-            assert_eq!(begun, (send, 0));
-        }
+        let (one, other) = (queue.add(2), queue.add(2));
+        let places = [(one, 0), (one, 1), (other, 0)];
+        assert_eq!(places.map(|_| queue.next(0).unwrap()), places);
+        queue.queue.put_back(one, &mut queue.sends[one], 1);
         let left: Vec<_> = std::iter::from_fn(|| queue.next(1)).collect();
-        assert_eq!(left, [(one, 1), (one, 2), (other, 1)]);
+        assert_eq!(left, [(one, 1), (other, 1)]);
+    }
+
+    #[test]
+    fn nothing_begins_behind_a_young_send_of_which_nothing_may_leave() {
+        let mut queue = Queue::new();
+        let (large, small) = (queue.add(2), queue.add(1));
+        assert_eq!(queue.next(0), Some((large, 0)));
+        let mut first = |monotonic_ms| {
+            let now_ms = START_MS + monotonic_ms;
+            queue.queue.next(true, false, &mut queue.sends, now_ms)
+        };
+        assert_eq!(first(YOUNG_MS - 1), None);
+        assert_eq!(first(YOUNG_MS), Some((small, 0)));
     }
 
     #[test]
