@@ -16,7 +16,7 @@ pub const REVIEWED_MAX: usize = 1_000;
 const REVIEWED_DEEP_MAX: usize = 10_000;
 const REVIEWED_DEEP_AGAIN_MS: i64 = 1_000;
 /// An entry that was named is not named again before this, doubled with every time that did not help.
-pub const NAMED_AGAIN_MS: i64 = 30_000;
+const NAMED_AGAIN_MS: i64 = 30_000;
 const DOUBLINGS_MAX: u32 = 16;
 const SAMPLES: usize = 3;
 
@@ -32,6 +32,7 @@ pub struct AntiEntropy {
     prompt: bool,
     settle_ms: i64,
     window_ms: i64,
+    named_again_ms: i64,
     /// (monotonic ms, log sequence then), the older one old enough to count.
     samples: Vec<(i64, u64)>,
     /// When the next sample is to be taken.
@@ -52,6 +53,11 @@ impl AntiEntropy {
             prompt: config.acknowledgement_sync || config.enable_repair,
             settle_ms: config.settle_ms(),
             window_ms: config.window_ms(),
+            // Where filters are said more often, the next one is answered: the naming may have been lost.
+            named_again_ms: match config.bloom_interval_ms {
+                interval_ms @ 1..NAMED_AGAIN_MS => interval_ms / 2,
+                _ => NAMED_AGAIN_MS,
+            },
             samples: Vec::new(),
             sample_ms: 0,
             deep_ms: 0,
@@ -103,7 +109,7 @@ impl AntiEntropy {
                 None => true,
                 Some((named_ms, times)) => {
                     let doublings = (times - 1).min(DOUBLINGS_MAX);
-                    monotonic_ms - named_ms >= NAMED_AGAIN_MS << doublings
+                    monotonic_ms - named_ms >= self.named_again_ms << doublings
                 }
             };
             if again {
@@ -238,6 +244,51 @@ mod tests {
             assert_eq!(anti_entropy.owed_count(), found, "{lacks:?}");
             anti_entropy.owed.clear();
         }
+    }
+
+    #[test]
+    fn what_was_named_in_vain_is_named_again_at_growing_distances() {
+        for (bloom_interval_ms, expected) in [
+            (12_000, vec![0, 6_000, 18_000, 42_000, 90_000]),
+            (30_000, vec![0, 30_000, 90_000]),
+            (0, vec![0, 30_000, 90_000]),
+        ] {
+            let config = Config {
+                bloom_interval_ms,
+                ..Config::example()
+            };
+            assert_eq!(named_ms(&config), expected);
+        }
+    }
+
+    /// When an entry is named that somebody lacks whatever is said, within 100 s.
+    fn named_ms(config: &Config) -> Vec<i64> {
+        let mut log = Log::new(HELD);
+        let mut filter = FilterSchedule::new(config);
+        for number in 0..2 {
+            log.add(name(number), "alice".into(), number as u64, None, 0);
+            filter.insert(name(number));
+        }
+        filter.settle(&log, &|_| false);
+        let mut anti_entropy = AntiEntropy::new(config);
+        anti_entropy.sample(&log, 0);
+        let begin_ms = config.settle_ms();
+        let mut named_ms = Vec::new();
+        for second in 0..100 {
+            let at_ms = begin_ms + 1_000 * second;
+            let theirs = PeerFilter {
+                bytes: &filter_without(&[0]),
+                sender_id: &"bob".into(),
+            };
+            let mut rng = Drawn::from(vec![0.5; 10]);
+            anti_entropy.review(theirs, &filter, &log, at_ms, 2, &mut rng);
+            let owed: Vec<_> = anti_entropy.owed().collect();
+            if !owed.is_empty() {
+                named_ms.push(at_ms - begin_ms);
+                anti_entropy.on_named(owed, &log, at_ms);
+            }
+        }
+        named_ms
     }
 
     #[test]

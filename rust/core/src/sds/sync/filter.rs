@@ -31,8 +31,6 @@ pub struct FilterSchedule {
     last_ms: Option<i64>,
     /// When it left last on a sync: of those alone others look for what we lack.
     last_sync_ms: Option<i64>,
-    /// Ids inserted since then.
-    since_sync: usize,
     sent_count: Option<u64>,
     /// Whether the next sync is to have it.
     pub asked: bool,
@@ -84,7 +82,6 @@ impl FilterSchedule {
             base_sequence: 0,
             last_ms: None,
             last_sync_ms: None,
-            since_sync: 0,
             sent_count: None,
             asked: false,
             unchanged: 0,
@@ -97,7 +94,6 @@ impl FilterSchedule {
     /// Inserts the id of an entry that was just added to the log.
     pub fn insert(&mut self, message_id: Name) {
         self.waiting.push(message_id);
-        self.since_sync += 1;
     }
 
     /// A content came or left of which receivers say by a number what they lack.
@@ -138,11 +134,6 @@ impl FilterSchedule {
     /// When it left last on a sync.
     pub fn last_sync_ms(&self) -> Option<i64> {
         self.last_sync_ms
-    }
-
-    /// Ids inserted since then.
-    pub fn since_sync(&self) -> usize {
-        self.since_sync
     }
 
     /// How many of the newest entries of a log a filter of this capacity surely holds, where they are held: in the
@@ -229,7 +220,6 @@ impl FilterSchedule {
         self.last_ms = Some(now.monotonic_ms);
         if by_sync {
             self.last_sync_ms = self.last_ms;
-            self.since_sync = 0;
             self.asked = false;
         }
         if let Some((since_ms, _)) = &mut self.counted_ms {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hashlink::LinkedHashMap;
 use sha2::{Digest, Sha256};
 
-use super::anti_entropy::{NAMED_AGAIN_MS, REVIEWED_MAX};
 use super::feedback::feedback_delay_ms;
 use super::filter::{FilterSchedule, PeerFilter};
 use crate::sds::config::{Config, Randomness};
@@ -15,9 +14,6 @@ pub const FILTERS_REMEMBERED_MAX: usize = 1_000;
 /// A filter of ours that nothing was added to is said on request so often: the first ones may not
 /// have been heard.
 const UNCHANGED_MAX: u32 = 3;
-
-/// A filter that so many ids are missing from by now tells others little: ours is said again as soon as it may be.
-const STALE_MIN: usize = REVIEWED_MAX / 2;
 
 /// While the senders of all that is missing count what is lacking of it, the filter waits as often.
 const PUT_OFF_MAX: u32 = 4;
@@ -123,12 +119,9 @@ impl FilterRequest {
             self.cancel();
             return false;
         }
-        // What was named is not named again sooner.
-        let is_stale = filter.since_sync() >= STALE_MIN;
-        let least_ms = if is_stale { 0 } else { NAMED_AGAIN_MS };
         let again_ms = filter
             .last_sync_ms()
-            .map(|said_ms| said_ms + self.interval_ms.max(least_ms));
+            .map(|said_ms| said_ms + self.interval_ms);
         if let Some(again_ms) = again_ms.filter(|again_ms| monotonic_ms < *again_ms) {
             self.due_ms = Some(again_ms);
             return false;
@@ -149,12 +142,11 @@ mod tests {
     use super::*;
     use crate::sds::config::Now;
     use crate::sds::log::Log;
-    use crate::sds::name::Name;
 
     const INTERVAL_MS: i64 = 10_000;
 
-    /// When a filter that so many ids were added to since the last sync, at 0, is said again.
-    fn again_ms(added: usize) -> i64 {
+    #[test]
+    fn a_filter_is_said_again_after_its_interval_while_something_is_missing() {
         let config = Config {
             bloom_interval_ms: INTERVAL_MS,
             ..Config::example()
@@ -166,20 +158,10 @@ mod tests {
             epoch_ms: 1_760_000_000_000,
         };
         filter.take(now, true, &log, &|_| false);
-        for number in 0..added {
-            filter.insert(Name::new(&format!("message {number}")));
-        }
         let mut request = FilterRequest::new(&config);
-        assert!(!request.take(true, &filter, 0));
-        let again_ms = request.due_ms.expect("something is missing");
-        assert!(!request.take(true, &filter, again_ms - 1));
-        assert!(request.take(true, &filter, again_ms));
-        again_ms
-    }
-
-    #[test]
-    fn a_filter_that_much_is_missing_from_is_said_again_sooner() {
-        assert_eq!(again_ms(STALE_MIN - 1), NAMED_AGAIN_MS);
-        assert_eq!(again_ms(STALE_MIN), INTERVAL_MS);
+        assert!(!request.take(true, &filter, INTERVAL_MS - 1));
+        assert_eq!(request.due_ms, Some(INTERVAL_MS));
+        assert!(request.take(true, &filter, INTERVAL_MS));
+        assert!(!request.take(false, &filter, INTERVAL_MS));
     }
 }
