@@ -35,9 +35,9 @@ struct Member {
     is_active: bool,
     /// Whether it asked for any in this epoch, or joined in it.
     asked: bool,
-    /// Whether it asked for a place of a content in this epoch in vain, and whether it got one.
+    /// Whether it asked for a place of a content in this epoch in vain, and how many it got.
     refused: bool,
-    has_content: bool,
+    contents: i64,
     /// The epoch since which it is passed over: it asked for a content, and got no place.
     passed_over_since: Option<i64>,
     /// Whether a place of this epoch is kept for it since it was passed over.
@@ -71,7 +71,7 @@ impl Members {
             is_active: true,
             asked: true,
             refused: false,
-            has_content: false,
+            contents: 0,
             passed_over_since: None,
             has_turn: false,
             requests: VecDeque::new(),
@@ -95,7 +95,7 @@ impl Members {
         for member in &mut self.members {
             let had_turn = std::mem::take(&mut member.has_turn);
             let was_refused = std::mem::take(&mut member.refused);
-            let had_content = std::mem::take(&mut member.has_content);
+            let had_content = std::mem::take(&mut member.contents) > 0;
             let since = member.passed_over_since.filter(|_| !had_turn);
             member.passed_over_since = match (had_content, was_refused) {
                 (true, _) => None,
@@ -182,20 +182,31 @@ impl Members {
     pub fn grant(&mut self, id: MemberId, kind: TransmitKind) {
         if let Some(member) = self.get_mut(id) {
             member.granted += 1;
-            member.has_content |= Kinds::CONTENTS.has(kind);
+            member.contents += i64::from(Kinds::CONTENTS.has(kind));
+        }
+    }
+
+    /// It got none of these: their count could not be stored.
+    pub fn take_back(&mut self, id: MemberId, kinds: &[TransmitKind]) {
+        for kind in kinds {
+            if let Some(member) = self.get_mut(id) {
+                member.granted -= 1;
+                member.contents -= i64::from(Kinds::CONTENTS.has(*kind));
+            }
+            self.refuse(id, *kind);
         }
     }
 
     /// Whether it is its turn: it may have a place that acknowledgements of others left to it.
     pub fn has_turn(&self, id: MemberId) -> bool {
         let member = self.members.iter().find(|member| member.id == id);
-        member.is_some_and(|member| member.has_turn && !member.has_content)
+        member.is_some_and(|member| member.has_turn && member.contents == 0)
     }
 
     /// Places that are kept for others who were passed over, for whose turn acknowledgements wait as well.
     pub fn turns_of_others(&self, id: MemberId) -> i64 {
         let others = self.members.iter().filter(|other| other.id != id);
-        let waiting = others.filter(|other| other.has_turn && !other.has_content);
+        let waiting = others.filter(|other| other.has_turn && other.contents == 0);
         i64::try_from(waiting.count()).expect("members are in memory")
     }
 

@@ -51,9 +51,7 @@ struct Served {
     granted: Vec<bool>,
     /// Places that the member had got in this epoch before.
     granted_before: i64,
-    counted: i64,
-    /// How many of those are what others asked for.
-    repairs: i64,
+    counted: Vec<TransmitKind>,
     epoch: i64,
 }
 
@@ -219,15 +217,14 @@ impl SharedQuota {
             request,
             granted: Vec::new(),
             granted_before: self.members.granted(member),
-            counted: 0,
-            repairs: 0,
+            counted: Vec::new(),
             epoch,
         };
         let mut round: Vec<_> = taken.into_iter().map(serve).collect();
         while let Some(served) = round
             .iter_mut()
             .filter(|served| served.granted.len() < served.request.kinds.len())
-            .min_by_key(|served| served.granted_before + served.counted)
+            .min_by_key(|served| served.granted_before + places(&served.counted))
         {
             let kind = served.request.kinds[served.granted.len()];
             let is_granted = self.allowance(served.member, now).kinds(0).has(kind);
@@ -235,13 +232,12 @@ impl SharedQuota {
             if is_granted && !self.count.free_kinds().has(kind) {
                 self.count.take(kind, now);
                 self.members.grant(served.member, kind);
-                served.counted += 1;
-                served.repairs += i64::from(kind == TransmitKind::Repair);
+                served.counted.push(kind);
             } else if !is_granted {
                 self.members.refuse(served.member, kind);
             }
         }
-        let must_be_stored = round.iter().any(|served| served.counted > 0);
+        let must_be_stored = round.iter().any(|served| !served.counted.is_empty());
         self.round = round;
         if !must_be_stored {
             self.answer_round();
@@ -298,8 +294,13 @@ impl SharedQuota {
     }
 
     fn take_back(&mut self, served: Served) {
-        self.count
-            .give_back(served.counted, served.repairs, served.epoch);
+        let counted = &served.counted;
+        let is_repair = |kind: &&TransmitKind| **kind == TransmitKind::Repair;
+        let repairs = counted.iter().filter(is_repair).count() as i64;
+        self.count.give_back(places(counted), repairs, served.epoch);
+        if served.epoch == self.count.epoch() {
+            self.members.take_back(served.member, counted);
+        }
         self.refuse(served.request);
     }
 
@@ -336,6 +337,10 @@ impl SharedQuota {
         let unclaimed = self.members.unclaimed(member, self.count.open_quota());
         self.count.due_later(unclaimed, epoch_ms)
     }
+}
+
+fn places(counted: &[TransmitKind]) -> i64 {
+    i64::try_from(counted.len()).expect("requests are in memory")
 }
 
 #[cfg(test)]

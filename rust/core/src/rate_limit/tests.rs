@@ -745,6 +745,23 @@ fn a_turn_is_for_one_content_and_no_acknowledgement_takes_it() {
 }
 
 #[test]
+fn a_turn_outlasts_a_count_that_could_not_be_stored() {
+    let mut shared = Shared::of_three(5, 3);
+    for (member, granted) in [(0, 1), (1, 1), (2, 0)] {
+        assert_eq!(shared.take(member, TransmitKind::First, 1, 0), granted);
+    }
+    let now = at(EPOCH_MS);
+    assert_eq!(shared.take(0, TransmitKind::Sync, 2, now), 2);
+    let member = shared.members[2];
+    shared.quota.request(member, vec![TransmitKind::First]);
+    assert!(shared.quota.count_round(now));
+    assert!(shared.quota.handle_store_failed(EPOCH_MS));
+    assert_eq!(shared.quota.allowance(member, now).open_left, 0);
+    let later = at(EPOCH_MS + PAUSE_MS_MIN);
+    assert_eq!(shared.quota.allowance(member, later).open_left, 1);
+}
+
+#[test]
 fn who_had_fewer_places_of_an_epoch_is_next_whatever_a_round_gave() {
     let mut shared = Shared::new(TERMS, 2, 0);
     assert_eq!(shared.take(0, TransmitKind::First, 4, 0), 4);
