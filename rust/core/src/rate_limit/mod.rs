@@ -134,7 +134,7 @@ impl SharedQuota {
         let turns = self.members.turns_of_others(member);
         let left_to_others = self.left_to_others(member, now.epoch_ms).max(turns);
         let mut allowance = self.count.allowance(now, left_to_others, turns, is_paused);
-        if self.members.has_turn(member) && !is_paused && self.count.behind_ms(now) == 0 {
+        if self.members.has_turn(member) && !is_paused {
             // What acknowledgements took of the places of messages they have left of their reserve.
             let one = (allowance.left - turns).clamp(0, 1);
             allowance.open_left = allowance.open_left.max(one);
