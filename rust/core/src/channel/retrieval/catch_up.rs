@@ -84,7 +84,7 @@ impl CatchUp {
 
     /// Monotonic milliseconds at which a store is to be asked; `None` while it is being asked, or never.
     pub fn next_ms(&self) -> Option<i64> {
-        if !self.enabled || self.is_asking {
+        if self.is_asking {
             None
         } else if self.is_due || self.gap_ns.is_some() {
             Some(self.not_before_ms)

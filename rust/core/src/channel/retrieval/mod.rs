@@ -162,10 +162,9 @@ impl Retrieval {
     /// Where a connection comes back, or a store into reach, what passed by and what is missing is asked for.
     pub fn on_connection(&mut self, online: bool, is_full: bool, now: Now) {
         let was_online = std::mem::replace(&mut self.online, online);
-        if was_online && !online {
+        if !online {
             self.catch_up.on_gap(present_ns(now));
-        }
-        if online && (!was_online || is_full) {
+        } else if !was_online || is_full {
             self.on_store_near();
         }
     }

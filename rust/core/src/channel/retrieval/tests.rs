@@ -222,8 +222,17 @@ fn a_store_that_does_not_answer_is_asked_less_often_until_it_does_or_another_com
         waited,
         [1, 2, 4, 8, 16, 32, 60, 60].map(|seconds| seconds * 1_000)
     );
-    bob.channel.handle_connection(true, true, at(bob.now_ms));
-    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+    // Whether the same store comes back, or there is one more.
+    for is_lost in [true, false] {
+        if is_lost {
+            bob.channel.handle_connection(false, false, at(bob.now_ms));
+        }
+        bob.channel
+            .handle_connection(true, !is_lost, at(bob.now_ms));
+        assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+        bob.channel.handle_no_answer(at(bob.now_ms));
+    }
+    next_question(&mut bob);
     answer(&mut bob);
     bob.channel.handle_missed(0, at(bob.now_ms));
     next_question(&mut bob);
@@ -258,6 +267,8 @@ fn what_found_no_room_is_asked_for_again_once_there_may_be_some() {
 #[test]
 fn while_the_application_takes_nothing_more_no_store_is_asked() {
     let mut bob = caught_up();
+    bob.channel.handle_connection(true, true, at(0));
+    assert!(poll(&mut bob).is_some());
     for number in 0..100 {
         bob.hear(message(
             "alice",
@@ -266,9 +277,14 @@ fn while_the_application_takes_nothing_more_no_store_is_asked() {
         ));
     }
     assert!(!bob.channel.has_delivery_room(0, 0));
-    bob.channel.handle_missed(EPOCH_MS * NS, at(0));
+    // Nor is it known what became of all that the last answer had.
+    answer(&mut bob);
     let later_ms = bob.channel.next_question_ms(at(0));
     assert_eq!((poll(&mut bob), later_ms), (None, Some(FREQUENCY_MS)));
+    assert_eq!(
+        bob.channel.retrieval.catch_up.next_ms(),
+        Some(ROOM_RECHECK_MS)
+    );
 }
 
 #[test]
@@ -475,6 +491,30 @@ fn what_has_no_hint_is_asked_for_less_often_sooner_and_by_no_more_than_one_query
     assert_eq!(poll(&mut bob), None);
     let near_ms = bob.now_ms;
     assert_eq!(asked_at(&mut bob, 1), [near_ms + 10_000]);
+}
+
+#[test]
+fn what_has_no_hint_waits_though_a_store_comes_near_and_is_asked_for_the_rest() {
+    let mut bob = caught_up();
+    bob.hear(naming(
+        1,
+        &[("one".to_owned(), b"hint"), ("two".to_owned(), b"")],
+    ));
+    assert!(matches!(poll(&mut bob), Some(Question::Hashes(_))));
+    // One question at a time.
+    assert_eq!(poll(&mut bob), None);
+    answer(&mut bob);
+    // Nothing was heard by its transport time.
+    let since_ms = EPOCH_MS - INTERVAL_MS - QUERY_MARGIN_MS;
+    assert_eq!(poll(&mut bob), Some(Question::Window(since_ms)));
+    answer(&mut bob);
+    bob.now_ms = FREQUENCY_MS;
+    bob.channel.handle_connection(true, true, at(bob.now_ms));
+    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+    answer(&mut bob);
+    assert!(matches!(poll(&mut bob), Some(Question::Hashes(_))));
+    answer(&mut bob);
+    assert_eq!(poll(&mut bob), None);
 }
 
 #[test]
