@@ -643,6 +643,15 @@ fn nothing_of_a_send_leaves_once_its_first_is_said_to_be_late_before_that() {
 }
 
 #[test]
+fn what_is_late_and_not_the_first_of_its_send_holds_up_none_of_it() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 3, 0);
+    let prepared = alice.poll();
+    alice.channel.announce_late(prepared[1].transmit_id);
+    assert!(alice.channel.leave(prepared[2].transmit_id, 0));
+}
+
+#[test]
 fn what_is_made_while_the_first_is_late_waits_behind_it() {
     let mut alice = Alice::new();
     alice.submit(ONE, DISPATCHES_MAX as u32 + 1, 0);

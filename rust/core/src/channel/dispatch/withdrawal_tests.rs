@@ -1,12 +1,12 @@
 //! What is taken back before the node has it: by a failed commit, a stop, the limit or the application.
 
-use super::tests::{Alice, FAILED, MESSAGE, REFUSED, SILENT, messages, places};
+use super::tests::{Alice, FAILED, MESSAGE, REFUSED, SILENT, THIRD, messages, places};
 use super::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
 use crate::channel::tests::{
     Bob, ONE, OTHER, SEGMENT_BYTES, at, config, id, limits, payload, segments, settings,
 };
 use crate::channel::{OutcomeKind, OwnSend, Submission};
-use crate::sds::{Kinds, Octets, Transmit, TransmitKind};
+use crate::sds::{Config, Kinds, Octets, Transmit, TransmitKind};
 use crate::wire::sds::{Message, WireFormat};
 
 #[test]
@@ -383,6 +383,14 @@ fn named_by(transmit: &Transmit) -> Vec<String> {
         .collect()
 }
 
+/// Whose messages name the last one before them alone.
+fn naming_one() -> Config {
+    Config {
+        causal_history_size: 1,
+        ..config()
+    }
+}
+
 /// Where all that is handed out of two sends is, whose messages name the first.
 type Held = fn(&mut Alice, &[Transmit]);
 
@@ -399,7 +407,7 @@ fn what_names_a_cancelled_send_and_has_not_left_leaves_without_it() {
         alice.channel.handle_commit_failed(&ids, "disk full", at(0));
     };
     for hold in [prepared, late, unstored] {
-        let mut alice = Alice::new();
+        let mut alice = Alice::of(naming_one());
         let before = alice.send_before();
         alice.submit(ONE, 1, 0);
         alice.submit(OTHER, 2, 0);
@@ -430,6 +438,59 @@ fn what_names_a_cancelled_send_and_has_not_left_leaves_without_it() {
 }
 
 #[test]
+fn what_is_yet_to_be_made_of_a_send_names_no_cancelled_one_in_the_next_life_either() {
+    for restarts in [false, true] {
+        let mut bob = Bob::of(naming_one(), settings(), limits());
+        for (send_id, count) in [(THIRD, 1), (ONE, 1), (OTHER, 2)] {
+            let contents = segments(&payload(1, 2 * SEGMENT_BYTES)).into_iter();
+            let submission = Submission {
+                send_id: send_id.into(),
+                request_id: send_id.into(),
+                message_id: send_id.into(),
+                contents: contents.take(count).map(Octets::from).collect(),
+                data_count: count as u32,
+                reserve: 0,
+            };
+            assert!(bob.channel.submit(submission)[0].1.is_ok());
+        }
+        let three = [places(3, 0, Kinds::NONE)];
+        let (prepared, _) = bob.channel.poll_transmits(&three, at(0));
+        assert_eq!(named_by(&prepared[2]), [ONE]);
+        assert!(bob.channel.leave(prepared[0].transmit_id, 0));
+        bob.commit();
+        assert!(bob.channel.cancel(ONE).unwrap().0);
+        if restarts {
+            bob.restart().unwrap();
+        }
+        let (left, _) = bob.channel.poll_transmits(&[], at(0));
+        let other = left
+            .iter()
+            .filter(|it| it.send_id.as_deref() == Some(OTHER));
+        let named: Vec<_> = other.map(named_by).collect();
+        assert_eq!(named, [[THIRD], [THIRD]]);
+    }
+}
+
+#[test]
+fn what_has_left_and_is_repeated_names_a_cancelled_send_still() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let held = alice.poll();
+    assert!(alice.channel.leave(held[1].transmit_id, 0));
+    alice.propagated(held[1].transmit_id);
+    let due_in_ms = alice.wake_in_ms().expect("it is sent again");
+    alice.wait(due_in_ms);
+    let again = alice.poll();
+    let again = again
+        .iter()
+        .find(|it| it.kind == TransmitKind::Retransmission);
+    let again = again.expect("the other is sent again");
+    assert!(alice.channel.cancel("r1").unwrap().0);
+    assert!(alice.channel.leave(again.transmit_id, alice.now_ms));
+}
+
+#[test]
 fn what_has_left_in_part_names_a_cancelled_send_still() {
     let mut alice = Alice::new();
     alice.submit(ONE, 1, 0);
@@ -439,4 +500,21 @@ fn what_has_left_in_part_names_a_cancelled_send_still() {
     assert!(alice.channel.cancel("r1").unwrap().0);
     assert!(alice.channel.leave(held[2].transmit_id, 0));
     assert_eq!(alice.poll(), []);
+}
+
+#[test]
+fn what_is_repeated_waits_for_the_withdrawal_of_its_own_send_alone() {
+    for (withdrawn, leaves) in [(ONE, false), (OTHER, true)] {
+        let mut alice = Alice::new();
+        alice.submit(ONE, 1, 0);
+        let left = alice.leave();
+        alice.propagated(left[0]);
+        let due_in_ms = alice.wake_in_ms().expect("it is sent again");
+        alice.wait(due_in_ms);
+        let again = alice.poll();
+        assert_eq!(again[0].kind, TransmitKind::Retransmission);
+        alice.channel.announce_withdrawal("r", withdrawn);
+        let (id, now_ms) = (again[0].transmit_id, alice.now_ms);
+        assert_eq!(alice.channel.leave(id, now_ms), leaves);
+    }
 }
