@@ -2,15 +2,19 @@
 
 use super::tests::{HANDOVER, RETRIEVAL, at, config, limits, settings};
 use super::*;
-use crate::sds::{Drawn, TransmitKind};
+use crate::sds::{Config, Drawn, TransmitKind};
 
 const BYTES_MAX: usize = 1_000;
 /// What a content of one of these messages has.
 const CONTENT_BYTES: usize = 400;
 
 fn alice(is_limited: bool) -> Channel {
+    alice_of(config(), is_limited)
+}
+
+fn alice_of(sds: Config, is_limited: bool) -> Channel {
     let config = ChannelConfig {
-        sds: config(),
+        sds,
         segmentation: Segmentation {
             parameters: Parameters::new(settings()).unwrap(),
             limits: limits(),
@@ -32,15 +36,19 @@ fn send_id(number: u32) -> String {
 
 /// Submits a message of one content; the requests that wait no longer, and whether they were taken in.
 fn submit(alice: &mut Channel, number: u32, size_bytes: usize) -> Vec<(String, bool)> {
+    told(alice.submit(submission(number, size_bytes)))
+}
+
+fn submission(number: u32, size_bytes: usize) -> Submission {
     let send_id = send_id(number);
-    told(alice.submit(Submission {
+    Submission {
         send_id: send_id.as_str().into(),
         request_id: send_id.as_str().into(),
         message_id: "m".into(),
         contents: vec![Octets::from(vec![1; size_bytes])],
         data_count: 1,
         reserve: 0,
-    }))
+    }
 }
 
 fn told(taken: Vec<Taken>) -> Vec<(String, bool)> {
@@ -72,6 +80,18 @@ fn what_has_no_room_waits_in_its_order_and_is_registered_as_there_is_some() {
 }
 
 #[test]
+fn what_follows_waits_while_the_outgoing_buffer_is_full() {
+    let full = Config {
+        outgoing_buffer_messages_max: 1,
+        ..config()
+    };
+    let mut alice = alice_of(full, false);
+    assert_eq!(submit(&mut alice, 1, 1).len(), 1);
+    leave(&mut alice);
+    assert_eq!(submit(&mut alice, 2, 1), []);
+}
+
+#[test]
 fn under_a_rate_limit_what_has_no_room_is_refused() {
     let mut alice = alice(true);
     submit(&mut alice, 1, CONTENT_BYTES);
@@ -84,8 +104,8 @@ fn under_a_rate_limit_what_has_no_room_is_refused() {
 fn what_never_has_room_is_refused_with_a_rate_limit_or_without() {
     for is_limited in [false, true] {
         let mut alice = alice(is_limited);
-        let refused = submit(&mut alice, 1, BYTES_MAX + 1);
-        assert_eq!(refused, [(send_id(1), false)]);
+        let refused = alice.submit(submission(1, BYTES_MAX + 1)).remove(0);
+        assert!(matches!(refused.1, Err(SubmitError::TooLarge { .. })));
         assert!(!alice.is_busy());
     }
 }

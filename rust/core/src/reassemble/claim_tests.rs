@@ -82,6 +82,31 @@ fn a_claimed_sender_completes_what_another_claimed_one_began() {
     assert!(found == [payload], "{:?}", reassembler.stats());
 }
 
+#[test]
+fn a_sender_of_rivals_gives_one_up_for_another_and_never_one_that_two_sent() {
+    let (parameters, payload, wire, mut random) = wire_of(2, 1, 7);
+    let limits = Limits {
+        candidates_per_slot_max: 2,
+        ..limits()
+    };
+    let mut rival = || forged(&wire[0], WireFormat::Raw, &mut random);
+    let (one, other) = (rival(), rival());
+    for (rivals, last) in [
+        ([("mallory", &one), ("mallory", &other)], ("bob", &wire[0])),
+        ([("mallory", &one), ("mallory", &wire[0])], ("eve", &other)),
+    ] {
+        let mut reassembler = Reassembler::new(parameters, limits);
+        let shared = rivals.iter().map(|(_, bytes)| ("bob", *bytes));
+        let shared = shared.filter(|(_, bytes)| *bytes == &wire[0]);
+        let all = rivals.iter().copied().chain(shared).chain([last]);
+        for (name, bytes) in all {
+            reassembler.receive(bytes, &claimed(name));
+        }
+        let outcome = reassembler.receive(&wire[1], &claimed("bob"));
+        assert_eq!(reconstructed(&outcome).as_ref(), Some(&payload));
+    }
+}
+
 /// None of them has enough alone, and with the first of each slot it would be more mixtures than are tried.
 #[test]
 fn one_sender_of_rivals_is_left_out() {

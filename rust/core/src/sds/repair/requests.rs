@@ -320,6 +320,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_no_more_is_counted_nowhere() {
+        for haste in [Haste::Urgent, Haste::Patient, Haste::Rides] {
+            let mut buffer = RequestBuffer::default();
+            for message_id in ["one", "other"] {
+                buffer.put(Request {
+                    in_vain: true,
+                    ..request(message_id, "alice", 1, haste)
+                });
+            }
+            buffer.remove(&Name::new("one"));
+            buffer.audit();
+            assert_eq!(buffer.take_in_vain("alice"), [Name::new("other")].into());
+            buffer.audit();
+        }
+    }
+
+    #[test]
     fn who_had_no_turn_for_longest_has_the_next_one() {
         let mut buffer = RequestBuffer::default();
         for (message_id, by) in [
