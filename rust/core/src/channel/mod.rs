@@ -295,12 +295,7 @@ impl Channel {
     /// is its own and has left is still told.
     pub fn withdraw(&mut self, request_id: &str) {
         self.dispatch.on_withdrawn(request_id);
-        if self
-            .cancel(request_id)
-            .is_some_and(|(cancelled, _)| cancelled)
-        {
-            return;
-        }
+        self.cancel(request_id);
         let send_id = self.own.send_id_of(request_id);
         let has_left = send_id.is_some_and(|send_id| self.sds.knows_send(send_id));
         if self.own.is_shared(request_id) || !has_left {

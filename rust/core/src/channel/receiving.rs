@@ -998,8 +998,7 @@ fn source_of(content: &Part) -> Option<&Lent> {
 
 /// Whether its message has this segment and no other one.
 fn is_alone(header: &Header) -> bool {
-    let parity = header.parity_segment_count.unwrap_or(0);
-    header.data_segment_count == Some(1) && parity == 0 && header.slot == Slot::Data(0)
+    (header.data_segment_count, header.parity_segment_count) == (Some(1), Some(0))
 }
 
 fn prefix(hash: &[u8; HASH_LENGTH]) -> String {

@@ -195,10 +195,7 @@ impl Machine {
     /// SDS-R: the contents that a message asks for.
     fn heed_requests(&mut self, came: &Received<'_>, monotonic_ms: i64) {
         let requests = &came.message.repair_request;
-        if !self.config.enable_repair
-            || requests.is_empty()
-            || !self.answering.heed(came.message_id.clone(), came.lamport)
-        {
+        if requests.is_empty() || !self.answering.heed(came.message_id.clone(), came.lamport) {
             return;
         }
         let heard = &requests[..requests.len().min(REQUESTS_HEARD_MAX)];

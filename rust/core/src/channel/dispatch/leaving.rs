@@ -150,8 +150,7 @@ impl Channel {
         let Some(send_id) = transmit.send_id.as_ref().filter(|_| is_content) else {
             return false;
         };
-        // One that begins anew under the id of one that never left takes its place by itself.
-        self.dispatch.uncounted.remove(send_id) && transmit.kind != TransmitKind::First
+        self.dispatch.uncounted.remove(send_id)
     }
 
     /// Whether more than ephemeral messages wait for places; those are dropped.

@@ -170,12 +170,8 @@ impl Incoming {
         if send.contents.is_empty() {
             return false;
         }
-        let (sized, reconstructed) = (send.content_count.is_some(), send.reconstructed);
-        if send.deadline_ms.is_none() && !reconstructed {
-            self.watch(cause, by.monotonic_ms);
-        }
         // Where its wire does not say how many contents there are, the quiet rule would never ask for this one.
-        sized || reconstructed
+        send.content_count.is_some() || send.reconstructed
     }
 
     /// What the send of a participant is called that histories name.
