@@ -37,6 +37,7 @@ from shardwire.spark.job import (
     unwrap_steps_of,
 )
 from shardwire.spark.output import FILE_FORMATS, JobOutput, format_of, refuse_unreadable
+from shardwire.spark.reading import read_parquet
 from shardwire.spark.stream_job import follow, refuse_file, refuse_parted, secret_of, stop_on_signal
 from shardwire.spark.unfinished import unfinished_messages
 from shardwire.spark.versions import require_data_sources
@@ -195,7 +196,7 @@ def source(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame
     if name == "kafka":
         return spark.readStream.format("kafka").options(**options).load()
     # A stream of files needs their schema, which those that are there tell.
-    schema = spark.read.parquet(name).schema
+    schema = read_parquet(spark, name).schema
     return spark.readStream.schema(schema).options(**options).parquet(name)
 
 

@@ -50,18 +50,33 @@ ODD: dict[str, tuple[Callable[[Path], Path], list[str], list[str]]] = {
     "two payloads": (two_of_one_name, [], ["'payload'", "rename all but one"]),
     "a file lacks a column": (
         lambda path: files(path, {"payload": PARTS, "who": ["a"] * COUNT}, {"payload": PARTS}),
-        ["--sender", "who"],
-        ["1.parquet is not like the files before it", "'who'"],
+        ["--by", "who"],
+        ["1.parquet is not like the other files", "'who'"],
+    ),
+    "the first file lacks a column": (
+        lambda path: files(path, {"data": PARTS}, {"payload": PARTS}),
+        [],
+        ["0.parquet is not like the other files", "the archive has data"],
+    ),
+    "times by another name in another case": (
+        lambda path: files(path, *({"payload": PARTS, name: [1] * COUNT} for name in ("timestamp", "Timestamp"))),
+        [],
+        ["1.parquet is not like the other files", "the archive has payload, Timestamp"],
+    ),
+    "a topic in some files and in the messages of others": (
+        lambda path: files(path, {"payload": PARTS, "content_topic": ["a"] * COUNT}, {"payload": PARTS}),
+        ["--by", "content_topic", "--unwrap", "waku"],
+        ["1.parquet is not like the other files", "'content_topic'"],
     ),
     "a file has another type": (
         lambda path: files(path, *({"payload": PARTS, "timestamp": [one] * COUNT} for one in (1, "1"))),
         [],
-        ["1.parquet is not like the files before it", "'timestamp' of type string"],
+        ["1.parquet is not like the other files", "'timestamp' of type string"],
     ),
     "a column that keeps apart has another type": (
         lambda path: files(path, *({"payload": PARTS, "topic": [one] * COUNT} for one in (1, "1"))),
         ["--by", "topic"],
-        ["1.parquet is not like the files before it", "'topic' of type string: it must be int64"],
+        ["1.parquet is not like the other files", "'topic' of type string: it must be int64"],
     ),
 }
 

@@ -16,7 +16,7 @@ from spark.rows import CONFIG, counted, hostile_archive, in_partitions, payload_
 from shardwire import ConfigError, SegmentationConfig, archive
 from shardwire.segmentation import segment
 from shardwire.spark import corrections, reconstruct, reconstruct_archive, reconstruct_stream
-from shardwire.spark.files import UNION_CONF, read_in_order
+from shardwire.spark.reading import UNION_CONF, read_in_order
 from shardwire.spark.schema import MESSAGE_FIELDS
 
 if TYPE_CHECKING:
@@ -293,11 +293,68 @@ def test_one_odd_file_is_told_by_its_name(spark: SparkSession, tmp_path: Path, r
         odd.write_bytes(content)
     else:
         pq.write_table(content, odd)
-    told = rf"the archive '.*in' holds '.*odd%20file\.parquet', which {reason}"
+    told = rf"the archive '.*in' holds '.*/odd(%20| )file\.parquet', which {reason}"
     with pytest.raises(ConfigError, match=told) as raised:
         reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
     assert "\n" not in str(raised.value)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+SECOND = 1_700_000_000
+TIMES = {
+    "ns": lambda count: pa.array([SECOND * 10**9] * count, pa.int64()),
+    "us": lambda count: pa.array([SECOND * 10**6] * count, pa.timestamp("us", "UTC")),
+    "ms": lambda count: pa.array([SECOND * 10**3] * count, pa.timestamp("ms")),
+}
+
+
+def write_timed(directory: Path, *kinds: str | None) -> None:
+    """A file a message, each with times of its own kind, or with none."""
+    directory.mkdir()
+    for number, kind in enumerate(kinds):
+        parts = segment(payload_of(number, 2_000), CONFIG)
+        times = {} if kind is None else {"timestamp": TIMES[kind](len(parts))}
+        # What nobody asks for may differ.
+        note = pa.array([str(number)] if number else [number]).take(pa.array([0] * len(parts)))
+        odd = {"note": note} if None not in kinds else {}
+        pq.write_table(
+            pa.table({"payload": pa.array(parts, pa.binary()), **times, **odd}), directory / f"{number}.parquet"
+        )
+
+
+@pytest.mark.parametrize("kinds", [("ns", None), (None, "ns"), (None, "us"), ("us", "ms")])
+def test_a_file_may_lack_the_times_that_others_have(
+    spark: SparkSession, tmp_path: Path, kinds: tuple[str | None, ...]
+) -> None:
+    write_timed(tmp_path / "in", *kinds)
+    reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    local = archive.reconstruct(tmp_path / "in", CONFIG).to_pylist()
+    wanted = {payload_of(number, 2_000): kind and SECOND * 10**9 for number, kind in enumerate(kinds)}
+    for found in (rows, local):
+        assert {bytes(row["payload"]): row["first_timestamp"] for row in found} == wanted
+
+
+@pytest.mark.parametrize("kinds", [("ns", "us"), ("ms", "ns")])
+def test_numbers_and_times_in_one_column_are_not_taken_for_one(
+    spark: SparkSession, tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    write_timed(tmp_path / "in", *kinds)
+    with pytest.raises(ConfigError, match=r"has 'timestamp' as numbers .* and as times in others"):
+        reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
+    local = archive.reconstruct(tmp_path / "in", CONFIG).to_pylist()
+    assert [row["first_timestamp"] for row in local] == [SECOND * 10**9] * 2
+
+
+@pytest.mark.parametrize("kind", [pa.time32("ms"), pa.time64("us")])
+def test_times_of_day_are_what_this_spark_does_not_read(spark: SparkSession, tmp_path: Path, kind: pa.DataType) -> None:
+    parts = segment(payload_of(1, 2_000), CONFIG)
+    table = pa.table({"payload": pa.array(parts, pa.binary()), "at": pa.array([5] * len(parts), kind)})
+    pq.write_table(table, tmp_path / "in.parquet")
+    with pytest.raises(ConfigError, match=r"has a column of a type that this Spark does not read, as times of day"):
+        reconstruct_archive(spark, str(tmp_path / "in.parquet"), str(tmp_path / "out"), CONFIG)
+    [found] = archive.reconstruct(tmp_path / "in.parquet", CONFIG, by=["at"]).to_pylist()
+    assert found["payload"] == payload_of(1, 2_000)
 
 
 def test_arguments_of_wrong_kinds(spark: SparkSession, tmp_path: Path) -> None:

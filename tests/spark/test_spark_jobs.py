@@ -299,6 +299,17 @@ def test_an_output_is_replaced_once_all_is_written_however_its_format_is_spelt(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == before
 
 
+@pytest.mark.parametrize("job", ["reconstruct_messages.py", "reconstruct_stream.py"])
+def test_a_job_reads_the_columns_of_every_file(spark: SparkSession, tmp_path: Path, job: str) -> None:
+    archive(tmp_path / "in", 1)
+    table = pq.read_table(tmp_path / "in" / "0.parquet")
+    pq.write_table(table.append_column("timestamp", pa.array([5] * len(table))), tmp_path / "in" / "1.parquet")
+    options = ["--once", "--checkpoint", str(tmp_path / "checkpoint")] if "stream" in job else []
+    assert in_process(job, str(tmp_path / "in"), str(tmp_path / "out"), *OPTIONS, *options) == 0
+    [found] = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert found["last_timestamp"] == 5
+
+
 @pytest.mark.parametrize("kind", ["json", "delta"])
 def test_an_input_is_destroyed_in_no_format(spark: SparkSession, tmp_path: Path, capsys: Any, kind: str) -> None:
     archive(tmp_path / "in", 1)

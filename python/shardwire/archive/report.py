@@ -19,7 +19,7 @@ from shardwire.archive.acknowledgements import OTHERS, SENDERS_MAX, UNKNOWN, Ack
 from shardwire.archive.arrow import STATUSES
 from shardwire.archive.places import named_where_full
 from shardwire.archive.reconstruct import count_files
-from shardwire.archive.source import checked_columns, files_of, nanoseconds_of, pieces_of
+from shardwire.archive.source import checked_columns, files_of, pieces_of, times_of
 from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_of, unwrap_batch
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_kind
@@ -316,7 +316,7 @@ def _sds_messages(
         for batch in piece.batches(columns.names):
             data = batch.column(columns.payload)
             nothing: Any = pa.nulls(batch.num_rows)
-            times: Any = nothing if columns.timestamp is None else nanoseconds_of(batch.column(columns.timestamp))
+            times: Any = times_of(batch, columns)
             state, _ = unwrap_batch(state_of(data, times, nothing), steps)
             contents: Any = state.column("payload")
             decoded: Any = _native.arrow_decode_sds(contents, wire)

@@ -83,9 +83,9 @@ class Piece:
     schema: pa.Schema
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, some MB at a time, in plain types."""
-        kinds: dict[str, Any] = {name: self.schema.field(name).type for name in names}
-        for batch in self._batches(names):
+        """The rows, some MB at a time, in plain types; without the columns that the file lacks."""
+        kinds: dict[str, Any] = {name: self.schema.field(name).type for name in names if name in self.schema.names}
+        for batch in self._batches(list(kinds)):
             yield batch_of({name: _in_plain(batch.column(name), kind) for name, kind in kinds.items()})
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -174,7 +174,7 @@ def _refuse_table(directory: Path) -> None:
 
 
 def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
-    """The columns of a source, and its rows in order, a row group a piece.
+    """The columns of a source, of which a file may lack some, and its rows in order, a row group a piece.
 
     Raises:
         ConfigError: As `files_of` raises it.
@@ -186,7 +186,7 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
         size = source.nbytes // max(1, len(edges) - 1)
         schema = _plain(source.schema)
         return schema, [Piece(None, source, start, stop, size, schema) for start, stop in pairwise(edges)]
-    first: pa.Schema | None = None
+    columns = pa.schema([])
     found = []
     for path in files_of(source):
         try:
@@ -195,11 +195,10 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
                 sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, error) from None
-        first = first or own
-        own = _as_in(own, first)
+        own = _as_in(own, columns)
+        columns = pa.schema([*columns, *(field for field in own if field.name not in columns.names)])
         found += [Piece(path, None, number, number + 1, size, own) for number, size in enumerate(sizes)]
-    assert first is not None, "files_of gives at least one file"
-    return first, found
+    return columns, found
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -225,7 +224,7 @@ def _in_plain(column: Array, kind: pa.DataType) -> Array:
 
 
 def _as_in(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
-    """A file's columns, texts and bytes with the offsets that they have in the first file.
+    """A file's columns, texts and bytes with the offsets that they have in the first file with them.
 
     Each writer has its own, and keeps them beside the rows; to Parquet and to Spark they are one type.
     """
@@ -293,23 +292,29 @@ def checked_columns(
 
 
 def checked_pieces(columns: Columns, schema: pa.Schema, pieces: Sequence[Piece], steps: Sequence[UnwrapStep]) -> None:
-    """Holds that every file has the columns that the first one has, as far as they are read.
+    """Holds that every file has the columns that are read; without times or senders these are unknown, as on Spark.
 
     Raises:
         ConfigError: A file lacks one, or has it with another type.
     """
     others = {str(piece.path): piece.schema for piece in pieces if not piece.schema.equals(schema)}
     for path, own in others.items():
+        # To Spark a name in another case is the same one.
+        names = [name.lower() for name in own.names]
+        optional = [name for name in (columns.timestamp, columns.sender) if name is not None]
+        lacking = [schema.field(name) for name in optional if name.lower() not in names]
+        whole = pa.schema([*own, *lacking])
         try:
-            checked_columns(own, columns.payload, columns.by, columns.key, columns.timestamp, columns.sender, steps)
+            checked_columns(whole, columns.payload, columns.by, columns.key, columns.timestamp, columns.sender, steps)
+            for name in columns.by:
+                # A topic may stand in the Waku messages of every file, or in a column of every file.
+                kind = _field(own, name, "by").type if name in schema.names else None
+                if kind is not None and kind != schema.field(name).type:
+                    raise ConfigError(
+                        f"by names the column {name!r} of type {kind}: it must be {schema.field(name).type}"
+                    )
         except ConfigError as error:
-            raise ConfigError(f"{path} is not like the files before it: {error}") from None
-        for name in columns.by:
-            if name in own.names and name in schema.names and own.field(name).type != schema.field(name).type:
-                raise ConfigError(
-                    f"{path} is not like the files before it: by names the column {name!r} of type "
-                    f"{own.field(name).type}: it must be {schema.field(name).type}"
-                )
+            raise ConfigError(f"{path} is not like the other files: {error}") from None
 
 
 def _field(schema: pa.Schema, name: str, role: str) -> Any:
@@ -352,8 +357,8 @@ def _wire_of(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
         batch = batch.filter(payload.is_valid())
         payload = batch.column(columns.payload)
     nothing = pa.nulls(batch.num_rows)
-    timestamp = nothing if columns.timestamp is None else nanoseconds_of(batch.column(columns.timestamp))
-    sender = nothing if columns.sender is None else batch.column(columns.sender)
+    timestamp = times_of(batch, columns)
+    sender = batch.column(columns.sender) if columns.sender in batch.schema.names else nothing
     given = {name: batch.column(name) for name in columns.by if not (columns.topic_from_waku and name == TOPIC)}
     if columns.key is None:
         return batch_of({**given, PAYLOAD: payload, TIMESTAMP: timestamp, SENDER: sender})
@@ -369,6 +374,13 @@ def _wire_of(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
             ERROR: text,
         }
     )
+
+
+def times_of(batch: pa.RecordBatch, columns: Columns) -> Array:
+    """The times of rows as `nanoseconds_of` gives them; nulls of a file that has none."""
+    if columns.timestamp is None or columns.timestamp not in batch.schema.names:
+        return pa.nulls(batch.num_rows)
+    return nanoseconds_of(batch.column(columns.timestamp))
 
 
 def nanoseconds_of(times: Array) -> Array:

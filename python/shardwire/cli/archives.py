@@ -186,7 +186,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         from shardwire.archive.source import files_of
         from shardwire.spark import summarize_archive
         from shardwire.spark.failures import failures_told
-        from shardwire.spark.files import unreadable_told
+        from shardwire.spark.reading import read_parquet, unreadable_told
         from shardwire.spark.session import job_session
 
         # What is not there is told at once, and not by Spark.
@@ -195,7 +195,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         _refuse_existing(output, replace=asked.replace)
         archive = ", ".join(sources)
         with failures_told(), job_session("shardwire report", asked.spark) as spark, unreadable_told(archive):
-            summary = summarize_archive(spark.read.parquet(*files), asked.config, **columns)
+            summary = summarize_archive(read_parquet(spark, *files), asked.config, **columns)
     page = report_page(summary, f"Traffic of {', '.join(Path(source).name or source for source in sources)}")
     write_output(output, page.encode("utf-8", "backslashreplace"))
     counts = {status: summary.total.statuses[status] for status in STATUSES}

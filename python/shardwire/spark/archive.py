@@ -44,7 +44,8 @@ from shardwire.config.checks import check_bool, check_kind, check_text
 from shardwire.spark.arrow_calls import map_in_arrow
 from shardwire.spark.columns import check_batch, columns_of_names
 from shardwire.spark.corrections import corrected
-from shardwire.spark.files import UNION_CONF, SinkFiles, read_in_order, unreadable_told
+from shardwire.spark.files import SinkFiles
+from shardwire.spark.reading import UNION_CONF, read_in_order, unreadable_told
 from shardwire.spark.reconstruct import (
     Reconstruction,
     absent_columns,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
 from shardwire.errors import ConfigError, ShardwireError
 from shardwire.spark.actions import run_whole
@@ -18,33 +15,9 @@ from shardwire.spark.actions import run_whole
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter, SparkSession
 
-# A task of an archive takes in about as much as a split of Spark's, in neighbouring files.
-GROUP_BYTES = 128 << 20
-GROUPS_MAX = 256
-# Off while a plan over `read_in_order` runs: the groups are to stay partitions of their own.
-UNION_CONF = "spark.sql.unionOutputPartitioning"
 # The name of an output that is replaced as a whole; that of a partition has a "=".
 _WHOLE = "whole"
 _TABLES = {"_delta_log/*.json": "Delta", "metadata/*.metadata.json": "Iceberg"}
-
-
-# What Spark says of what is no archive, and what is told instead.
-_NO_ARCHIVE = {
-    "PATH_NOT_FOUND": "is not there: give a directory or a file that exists",
-    "UNABLE_TO_INFER_SCHEMA": "has no Parquet files: give a directory or a file of them",
-}
-LEAVES_OUT = "spark.sql.files.ignoreCorruptFiles=true"
-_NO_PARQUET = f"is no Parquet file, or damaged: take it away; {LEAVES_OUT} leaves such files out"
-# The same of one of its files.
-_NO_FILE = {
-    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "has a column of another type than the first file: write it anew as that is",
-    "FILE_NOT_EXIST": "was taken away meanwhile: run again while the archive stays as it is",
-    "is not a Parquet file": _NO_PARQUET,
-    "Could not read footer": _NO_PARQUET,
-    "FAILED_READ_FILE": _NO_PARQUET,
-}
-# Which one that is, in the words of Spark 4 and in those of Parquet.
-_NAMED_FILE = re.compile(r"reading file (\S+?)\.\s|(\S+) is not a Parquet file")
 
 
 def first_line(error: Exception) -> str:
@@ -326,64 +299,6 @@ class SinkFiles(Files):
         path = self._hadoop.Path(source)
         if not self._system.rename(path, target):
             raise ShardwireError(f"{path.toString()} could not be renamed to {target.toString()}")
-
-
-def read_in_order(spark: SparkSession, source: str) -> DataFrame:
-    """Parquet files in the order of their names, neighbours in one partition.
-
-    Spark packs small files by their sizes, and messages that reach over the end of a file meet their rest elsewhere.
-    """
-    with unreadable_told(source):
-        whole = spark.read.parquet(source)
-    listed = Files(spark).listed(source)
-    files = [
-        (str(status.getPath().toString()), int(status.getLen()))
-        for status in listed
-        if not str(status.getPath().getName()).startswith(("_", "."))
-    ]
-    total = sum(size for _, size in files)
-    groups = _groups(files, total, 2 * spark.sparkContext.defaultParallelism)
-    nested = any(status.isDirectory() for status in listed)
-    if nested or len(groups) in (0, len(files)):
-        return whole
-    parts = [spark.read.schema(whole.schema).parquet(*group).coalesce(1) for group in groups]
-    return reduce(DataFrame.union, parts)
-
-
-@contextmanager
-def unreadable_told(source: object) -> Iterator[None]:
-    """Tells what Spark cannot read of an archive in one line, where it is a path.
-
-    Raises:
-        ConfigError: It is not there, or a file of it is none or damaged.
-    """
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        said = str(error)
-        reasons = [reason for mark, reason in _NO_ARCHIVE.items() if mark in said]
-        if not reasons:
-            found = _NAMED_FILE.search(said)
-            file = repr(found[1] or found[2]) if found else "a file"
-            reasons = [f"holds {file}, which {reason}" for mark, reason in _NO_FILE.items() if mark in said]
-        if not reasons or not isinstance(source, str):
-            raise
-        raise ConfigError(f"the archive {source!r} {reasons[0]}") from None
-
-
-def _groups(files: list[tuple[str, int]], total: int, groups_min: int) -> list[list[str]]:
-    """Neighbouring files, about as many bytes in every group."""
-    wanted = max(total // GROUPS_MAX, min(GROUP_BYTES, total // max(1, groups_min)))
-    groups: list[list[str]] = []
-    held = 0
-    for path, size in files:
-        # Half of a file too much is as good as half of one too little.
-        if not groups or held + size // 2 > wanted:
-            groups.append([])
-            held = 0
-        groups[-1].append(path)
-        held += size
-    return groups
 
 
 def _plain(path: str) -> str:

@@ -20,8 +20,9 @@ from shardwire.ending_signals import EXIT_INTERRUPTED, as_ctrl_c
 from shardwire.errors import ConfigError, ShardwireError
 from shardwire.quoting import listed, printable
 from shardwire.spark.failures import reason_of, without_frames_of_py4j
-from shardwire.spark.files import LEAVES_OUT, Files
+from shardwire.spark.files import Files
 from shardwire.spark.output import JobOutput, format_of
+from shardwire.spark.reading import LEAVES_OUT, read_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,12 +77,13 @@ def source_of(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     """What is read.
 
     Raises:
-        ConfigError: A table of Delta or Iceberg is read as Parquet.
+        ConfigError: A table of Delta or Iceberg is read as Parquet; or as `read_parquet` raises it.
     """
-    if options.input_format == "parquet":
-        Files(spark).refuse_table(options.input)
     if options.skip_corrupt:
         spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    if options.input_format == "parquet":
+        Files(spark).refuse_table(options.input)
+        return read_parquet(spark, options.input)
     return spark.read.format(options.input_format).load(options.input)
 
 
