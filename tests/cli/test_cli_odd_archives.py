@@ -111,6 +111,9 @@ def test_one_line_says_what_is_wrong(
         # What nobody asks for may differ, and units of time do.
         [{"payload": PARTS, "note": [1] * COUNT}, {"payload": PARTS, "note": ["x"] * COUNT}],
         [{"payload": PARTS, "timestamp": pa.array([5] * COUNT, kind)} for kind in (pa.int64(), pa.timestamp("ms"))],
+        # Of what is null in every row pandas and pyarrow write no type.
+        [{"payload": PARTS, "timestamp": pa.nulls(COUNT)}, {"payload": PARTS, "timestamp": [5] * COUNT}],
+        [{"payload": PARTS, "timestamp": [5] * COUNT}, {"payload": pa.nulls(1), "timestamp": pa.nulls(1)}],
         [{"payload": PARTS, "timestamp": pa.array([-(2**63), *[2**63 - 1] * (COUNT - 1)], pa.int64())}],
     ],
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig
@@ -47,6 +48,7 @@ MESSAGE_SCHEMA = pa.schema(_FIELDS)
 STATUSES = ("complete", "recovered", "incomplete", "invalid")
 # Segments that a pass over rows in order of arrival holds at once, about; when it is full a quarter of it is settled.
 WINDOW_BYTES = 64 << 20
+_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 def parameters(config: SegmentationConfig) -> _native.SegmentationParameters:
@@ -81,3 +83,18 @@ def batch_of(columns: Mapping[str, Array]) -> pa.RecordBatch:
 def columns_of(batch: pa.RecordBatch) -> dict[str, Array]:
     """The columns of a batch by their names."""
     return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
+def nanoseconds_of(times: Array) -> Array:
+    """Times as nanoseconds since the Unix epoch; null where there are none."""
+    if pa.types.is_timestamp(times.type):
+        # Beyond the year 2262 there are no nanoseconds: null, as on Spark.
+        units = times.cast(pa.int64())
+        factor = _NANOSECONDS[times.type.unit]
+        limit = pa.scalar(((1 << 63) - 1) // factor, pa.int64())
+        held = pa.compute.if_else(
+            pa.compute.less_equal(pa.compute.abs(units), limit), units, pa.scalar(None, pa.int64())
+        )
+        exact: Array = pa.compute.multiply(held, pa.scalar(factor, pa.int64()))
+        return exact
+    return times

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.parquet
 
 from shardwire.archive.arrow import (
@@ -24,6 +23,7 @@ from shardwire.archive.arrow import (
     SENDER,
     TIMESTAMP,
     batch_of,
+    nanoseconds_of,
 )
 from shardwire.archive.places import require_utf_8
 from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 # Bytes of rows that are handed to the native core at once, about.
 BATCH_BYTES = 4 << 20
 _WILD = "*?["
-_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +185,35 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
         size = source.nbytes // max(1, len(edges) - 1)
         schema = _plain(source.schema)
         return schema, [Piece(None, source, start, stop, size, schema) for start, stop in pairwise(edges)]
-    columns = pa.schema([])
-    found = []
+    read: list[tuple[str, pa.Schema, list[int]]] = []
     for path in files_of(source):
         try:
             with pa.parquet.ParquetFile(path) as file:
-                own, metadata = _plain(file.schema_arrow), file.metadata
+                metadata = file.metadata
                 sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
+                read.append((path, _plain(file.schema_arrow), sizes))
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, error) from None
-        own = _as_in(own, columns)
-        columns = pa.schema([*columns, *(field for field in own if field.name not in columns.names)])
-        found += [Piece(path, None, number, number + 1, size, own) for number, size in enumerate(sizes)]
-    return columns, found
+    columns = _of_all([own for _, own, _ in read])
+    alike = [(path, _as_in(own, columns), sizes) for path, own, sizes in read]
+    return columns, [
+        Piece(path, None, number, number + 1, size, own)
+        for path, own, sizes in alike
+        for number, size in enumerate(sizes)
+    ]
+
+
+def _of_all(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of all files, each as the first file has it in which it is not null in every row: of such a column
+    pyarrow and pandas write no type."""
+    fields = [field for schema in schemas for field in schema]
+    typed = {field.name for field in fields if not pa.types.is_null(field.type)}
+    found: list[pa.Field[Any]] = []
+    for schema in schemas:
+        known = {field.name for field in found}
+        new = [field for field in schema if field.name not in known]
+        found += (field for field in new if field.name not in typed or not pa.types.is_null(field.type))
+    return pa.schema(found)
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -224,13 +239,12 @@ def _in_plain(column: Array, kind: pa.DataType) -> Array:
 
 
 def _as_in(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
-    """A file's columns, texts and bytes with the offsets that they have in the first file with them.
-
-    Each writer has its own, and keeps them beside the rows; to Parquet and to Spark they are one type.
-    """
+    """A file's columns with the types of the others where they say the same: texts and bytes have offsets of 32 or 64
+    bits, by their writer, and what is null in every row has no type."""
     for place, field in enumerate(schema):
         wanted: Any = first.field(field.name).type if first.names.count(field.name) == 1 else None
-        if any({str(field.type), str(wanted)} == {kind, f"large_{kind}"} for kind in ("string", "binary")):
+        alike = any({str(field.type), str(wanted)} == {kind, f"large_{kind}"} for kind in ("string", "binary"))
+        if alike or (wanted is not None and pa.types.is_null(field.type)):
             schema = schema.set(place, field.with_type(wanted))
     return schema
 
@@ -381,18 +395,3 @@ def times_of(batch: pa.RecordBatch, columns: Columns) -> Array:
     if columns.timestamp is None or columns.timestamp not in batch.schema.names:
         return pa.nulls(batch.num_rows)
     return nanoseconds_of(batch.column(columns.timestamp))
-
-
-def nanoseconds_of(times: Array) -> Array:
-    """Times as nanoseconds since the Unix epoch; null where there are none."""
-    if pa.types.is_timestamp(times.type):
-        # Beyond the year 2262 there are no nanoseconds: null, as on Spark.
-        units = times.cast(pa.int64())
-        factor = _NANOSECONDS[times.type.unit]
-        limit = pa.scalar(((1 << 63) - 1) // factor, pa.int64())
-        held = pa.compute.if_else(
-            pa.compute.less_equal(pa.compute.abs(units), limit), units, pa.scalar(None, pa.int64())
-        )
-        exact: Array = pa.compute.multiply(held, pa.scalar(factor, pa.int64()))
-        return exact
-    return times
