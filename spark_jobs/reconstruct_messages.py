@@ -25,6 +25,7 @@ from shardwire.spark.job import (
     config_of,
     counted_messages,
     output_of,
+    refuse_shared,
     refuse_summary,
     run_job,
     set_partitions,
@@ -65,7 +66,9 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         set_partitions(spark, options)
         files = output.check(spark, [options.input])
         letters = None if options.dead_letters is None else JobOutput(options.dead_letters, overwrite=options.overwrite)
-        letter_files = None if letters is None else letters.check(spark, [options.input, options.output])
+        if letters is not None:
+            refuse_shared(spark, "--dead-letters", letters.path, options.input, options.output)
+        letter_files = None if letters is None else letters.check(spark, [])
         source = source_of(spark, options)
         messages = reconstruct(
             source,

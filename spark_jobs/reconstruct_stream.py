@@ -29,6 +29,7 @@ from shardwire.spark.job import (
     add_unwrap_arguments,
     config_of,
     counted_messages,
+    refuse_shared,
     refuse_summary,
     run_job,
     set_partitions,
@@ -102,6 +103,10 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         refuse_summary(spark, options, options.checkpoint, options.flush)
         set_partitions(spark, options)
         flush = None if options.flush is None else JobOutput(options.flush, overwrite=True)
+        read = options.input if is_directory(options.input) else None
+        refuse_shared(spark, "--checkpoint", options.checkpoint, read)
+        if read is not None:
+            Files(spark).refuse_overlap(read, options.output)
         if Files(spark).is_within(options.output, options.checkpoint):
             raise ConfigError(
                 f"--checkpoint is {options.checkpoint!r}, and the output {options.output!r} would lie in it: give "
@@ -109,13 +114,12 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
             )
         if options.output_format in FILE_FORMATS:
             refuse_parted(Files(spark), options.output, options.checkpoint)
-        places = [options.output, options.checkpoint]
-        flush_files = None if flush is None else flush.check(spark, places)
-        if is_directory(options.input):
-            refuse_file(Files(spark), options.input)
-            Files(spark).refuse_table(options.input)
-            for place in (*places, *([] if options.flush is None else [options.flush])):
-                Files(spark).refuse_overlap(options.input, place)
+        if flush is not None:
+            refuse_shared(spark, "--flush", flush.path, read, options.output, options.checkpoint)
+        flush_files = None if flush is None else flush.check(spark, [])
+        if read is not None:
+            refuse_file(Files(spark), read)
+            Files(spark).refuse_table(read)
         arriving = source(spark, options.input, given)
         messages = reconstruct_stream(
             arriving,

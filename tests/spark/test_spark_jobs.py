@@ -400,6 +400,30 @@ def test_the_output_of_a_stream_does_not_lie_in_its_checkpoint(
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+@pytest.mark.parametrize(
+    ("job", "option"), [("messages", "--dead-letters"), ("stream", "--flush"), ("stream", "--checkpoint")]
+)
+def test_a_place_that_is_taken_is_refused_by_its_option(
+    spark: SparkSession, tmp_path: Path, capsys: Any, job: str, option: str
+) -> None:
+    archive(tmp_path / "in", 1)
+    given = [str(tmp_path / name) for name in ("in", "out")]
+    kept = ["--once", "--checkpoint", str(tmp_path / "kept")] if option == "--flush" else []
+    for place in given if option != "--checkpoint" else given[:1]:
+        assert in_process(f"reconstruct_{job}.py", *given, option, place, *kept) == 2
+        assert f"error: {option} is {place!r}, and overlaps {place!r}: give one outside it" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_bytes_name_no_directories(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1)
+    for name, kind in {"payload": "binary", "senders": "array<string>"}.items():
+        arguments = (str(tmp_path / "in"), str(tmp_path / "out"), "--partition-by", "status", name)
+        assert in_process("reconstruct_messages.py", *arguments, *OPTIONS) == 2
+        told = f"--partition-by names the column {name!r} of type {kind}, which names no directories: there are "
+        assert f"{told}payload_length, status, data_segment_count, " in capsys.readouterr().err
+
+
 def test_a_checkpoint_of_no_stream_is_told(spark: SparkSession, tmp_path: Path) -> None:
     for checkpoint in (str(tmp_path), str(tmp_path / "none"), "nothing://a/b"):
         told = f"checkpoint {checkpoint!r} is none of a query of reconstruct_stream"

@@ -106,11 +106,20 @@ def refuse_summary(spark: SparkSession, options: argparse.Namespace, *others: st
     """
     if options.summary is None:
         return
+    refuse_shared(spark, "--summary", options.summary, options.input, options.output, *others)
+    Files(spark).refuse_unwritable("--summary", options.summary)
+
+
+def refuse_shared(spark: SparkSession, option: str, given: str, *others: str | None) -> None:
+    """Refuses a place that an option gives and that overlaps another one that the job reads or writes; None is none.
+
+    Raises:
+        ConfigError: It does.
+    """
     files = Files(spark)
-    for place in filter(None, (options.input, options.output, *others)):
-        if files.is_within(options.summary, place) or files.is_within(place, options.summary):
-            raise ConfigError(f"--summary is {options.summary!r}, and overlaps {place!r}: give a file outside it")
-    files.refuse_unwritable("--summary", options.summary)
+    for place in filter(None, others):
+        if files.is_within(given, place) or files.is_within(place, given):
+            raise ConfigError(f"{option} is {given!r}, and overlaps {place!r}: give one outside it")
 
 
 def set_partitions(spark: SparkSession, options: argparse.Namespace) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import AtomicType, BinaryType
+
 from shardwire.errors import ConfigError
 from shardwire.quoting import listed
 from shardwire.spark.columns import columns_of_names
@@ -76,14 +78,17 @@ class JobOutput:
         return files
 
     def check_columns(self, rows: DataFrame) -> None:
-        """Refuses rows without a column that becomes directories.
+        """Refuses rows without a column that becomes directories, or with one whose values are no names.
 
         Raises:
-            ConfigError: `partition_by` names a column that is missing.
+            ConfigError: `partition_by` names a column that is missing, or holds bytes or several values.
         """
-        missing = [name for name in self.partition_by if name not in rows.columns]
-        if missing:
-            raise ConfigError(f"--partition-by names the column {missing[0]!r}: there are {listed(rows.columns)}")
+        kinds = {field.name: field.dataType for field in rows.schema.fields}
+        names = [name for name, kind in kinds.items() if isinstance(kind, AtomicType) and kind != BinaryType()]
+        for name in self.partition_by:
+            if name not in names:
+                kind = f" of type {kinds[name].simpleString()}, which names no directories" if name in kinds else ""
+                raise ConfigError(f"--partition-by names the column {name!r}{kind}: there are {listed(names)}")
 
     def write(self, rows: DataFrame, files: SinkFiles | None, description: str) -> DataFrame:
         """Writes the rows; returns what was written, read from where it is."""
