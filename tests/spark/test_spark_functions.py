@@ -333,8 +333,15 @@ def test_wrong_options_are_refused_at_once() -> None:
         sw.decode_segment("payload", "waku")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="'spec', 'nim'"):
         sw.decode_sds("payload", "raw")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="num_shards_in_cluster is 0"):
-        sw.shard_of("topic", 0)
+    wrong: Any
+    for wrong in (0, "8", True, 1 << 31):
+        for functions in (sw, pandas_sw):
+            with pytest.raises(ConfigError, match=f"num_shards_in_cluster is {wrong!r}: it must be an integer from 1"):
+                functions.shard_of("topic", wrong)
+            with pytest.raises(ConfigError, match=f"max_total_segments is {wrong!r}: it must be an integer from 1"):
+                functions.decode_segment("payload", max_total_segments=wrong)
+    with pytest.raises(ConfigError, match="include_payload is 'no': it must be True or False"):
+        sw.decode_segment("payload", include_payload="no")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("columns", [sw, pandas_sw])

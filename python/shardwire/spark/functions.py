@@ -17,7 +17,7 @@ from shardwire import _native
 from shardwire.archive.arrow import Array, parameters
 from shardwire.archive.unwrap import Decrypt, state_of
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_bool, check_integer, check_kind
 from shardwire.errors import ConfigError, PayloadTooLargeError
 from shardwire.spark import schema
 from shardwire.spark.udfs import BatchFunction, arrow_form
@@ -60,9 +60,9 @@ def decode_segment(
         include_payload: False leaves `segment_payload` null.
 
     Raises:
-        ConfigError: An unknown wire.
+        ConfigError: An unknown wire, a number below 1, or a flag that is none.
     """
-    check_choice("wire_format", wire_format, ("raw", "draft", "lip243"))
+    check_segments(wire_format, max_total_segments, include_payload)
     return arrow_form(decode_segment_batches(wire_format, max_total_segments, include_payload))(data)
 
 
@@ -135,8 +135,14 @@ def hashed_columns(
 
 def check_shards(num_shards_in_cluster: int) -> None:
     """Refuses a number of shards that no cluster has."""
-    if not 1 <= num_shards_in_cluster < 1 << 31:
-        raise ConfigError(f"num_shards_in_cluster is {num_shards_in_cluster}: it must be from 1 to {(1 << 31) - 1}")
+    check_integer("num_shards_in_cluster", num_shards_in_cluster, 1, (1 << 31) - 1)
+
+
+def check_segments(wire_format: object, max_total_segments: object, include_payload: object) -> None:
+    """Refuses arguments of `decode_segment` that its tasks would fail of, or take for others."""
+    check_choice("wire_format", wire_format, ("raw", "draft", "lip243"))
+    check_integer("max_total_segments", max_total_segments, 1, (1 << 31) - 1)
+    check_bool("include_payload", include_payload)
 
 
 def decrypt(data: ColumnOrName, step: Decrypt) -> Column:

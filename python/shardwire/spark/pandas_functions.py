@@ -32,7 +32,7 @@ def decode_segment(
     include_payload: bool = True,
 ) -> Column:
     """The header and the payload of a segment, as a struct with `error`. See `functions.decode_segment`."""
-    functions.check_choice("wire_format", wire_format, ("raw", "draft", "lip243"))
+    functions.check_segments(wire_format, max_total_segments, include_payload)
     return pandas_form(functions.decode_segment_batches(wire_format, max_total_segments, include_payload))(data)
 
 
