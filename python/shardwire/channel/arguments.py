@@ -10,6 +10,7 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from shardwire.channel.awake_clock import AwakeClock
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
 from shardwire.channel.node_members import NodeMembers
 from shardwire.config import ChannelChanges, ChannelConfig, RateLimitConfig, ReliableChannelOptions, SdsConfig
@@ -53,7 +54,7 @@ class ChannelArguments:
     sender_id: str
     encryption: Encryption | None
     config: ChannelConfig
-    clock: Clock
+    clock: AwakeClock
     rng: random.Random
 
     @property
@@ -93,7 +94,7 @@ def check_arguments(
         sender_id=sender_id,
         encryption=_bind_encryption(encryption, channel_id),
         config=config,
-        clock=clock if clock is not None else running_clock(),
+        clock=AwakeClock(clock if clock is not None else running_clock()),
         rng=rng if rng is not None else random.SystemRandom(),
     )
 

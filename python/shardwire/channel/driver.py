@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from shardwire.channel.awake_clock import AwakeClock
 from shardwire.channel.commits import COMMIT_PAUSE_MS_MIN, Commits
 from shardwire.channel.engine import Engine
 from shardwire.channel.receiving.reception import Arrival
-from shardwire.node.clock import Clock
 from shardwire.node.wake import Wake
 from shardwire.sds import Now
 
@@ -50,7 +50,9 @@ class Driver:
     _may_transmit: Callable[[], bool]
     _may_hand_over: Callable[[], bool]
 
-    def __init__(self, engine: Engine, commits: Commits, clock: Clock, process_task_min_elapse_ms: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, commits: Commits, clock: AwakeClock, process_task_min_elapse_ms: int = 0
+    ) -> None:
         self._engine = engine
         self._commits = commits
         self._clock = clock
@@ -369,18 +371,22 @@ class Driver:
         """
         self._due_ms = due_ms
         if due_ms is None or (self._timer is not None and self._timer_ms <= due_ms):
+            self._clock.expect(None if self._timer is None else self._timer_ms)
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = due_ms
+        self._clock.expect(due_ms)
         self._timer = asyncio.get_running_loop().call_later(max(1, due_ms - now_ms) / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        if self._due_ms is not None and self._due_ms > now_ms:
+        if self._due_ms is None or self._due_ms > now_ms:
             self._set_timer(self._due_ms, now_ms)
-        elif self._due_ms is not None:
+        else:
+            # A cycle follows, until whose end there may be no timer.
+            self._clock.expect(now_ms)
             self._wake.set()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shardwire._native import ChangedRecords
+from shardwire.channel.awake_clock import AwakeClock
 from shardwire.channel.collected import Collected
 from shardwire.channel.commits import COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN, Commits
 from shardwire.channel.driver import (
@@ -72,7 +73,7 @@ def driver_on(
     )
     writer: Any = SimpleNamespace(stores=not is_immediate, is_immediate=is_immediate)
     commits = Commits(engine, writer, clock, lambda collected: None)
-    driver = Driver(engine, commits, clock, process_task_min_elapse_ms)
+    driver = Driver(engine, commits, AwakeClock(clock), process_task_min_elapse_ms)
     driver.connect(take_in=take_in, may_transmit=lambda: True, may_hand_over=lambda: False)
     return driver
 
@@ -143,7 +144,7 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
 
     async def main() -> None:
         commits = Commits(engine, writer, clock, lambda collected: None)
-        driver = Driver(engine, commits, clock)
+        driver = Driver(engine, commits, AwakeClock(clock))
         driver.connect(take_in=nothing, may_transmit=lambda: True, may_hand_over=lambda: False)
         driver.post(apply)
         task = asyncio.create_task(driver.run())
@@ -528,7 +529,7 @@ class Storing:
             commit=self._commit, commit_at_once=self._store, stores=True, is_immediate=is_immediate
         )
         commits = Commits(engine, writer, clock, lambda collected: None)
-        driver = Driver(engine, commits, clock)
+        driver = Driver(engine, commits, AwakeClock(clock))
         driver.connect(take_in=lambda arrivals, now: None, may_transmit=lambda: True, may_hand_over=lambda: False)
         return driver
 
