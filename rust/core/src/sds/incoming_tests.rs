@@ -465,3 +465,25 @@ fn a_send_that_is_given_up_is_said_again_once_all_is_held_that_was_said() {
     bob.wait_until(T_MAX_MS);
     assert_eq!(stat(&bob, "unsaid_acknowledgements"), 0);
 }
+
+#[test]
+fn what_was_said_in_an_earlier_life_stays_unknown_where_a_send_is_given_up_again() {
+    let new = || {
+        Bob::of(Config {
+            acknowledgement_sync: true,
+            ..config()
+        })
+    };
+    let mut bob = new();
+    bob.hear_content(ONE, 1, [3, 1]);
+    let now = at(bob.now_ms);
+    bob.machine
+        .handle_send_abandoned(None, "alice", ONE, false, now);
+    let mut bob = Stored::default().restart_as(new(), bob);
+    for time in 0..2 {
+        bob.hear_content(ONE, 0, [3, 1]);
+        let unsaid = stat(&bob, "unsaid_acknowledgements");
+        assert_eq!((unsaid, stat(&bob, "given_up_sends")), (0, 1), "{time}");
+        abandon(&mut bob, ONE, false);
+    }
+}

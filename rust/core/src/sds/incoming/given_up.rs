@@ -22,15 +22,23 @@ use crate::wire::sds::HistoryEntry;
 /// A message to be taken in again, with its hint.
 pub type Reopened = (Octets, Option<Vec<u8>>);
 
+/// The contents of a send that may have been acknowledged.
+#[derive(Debug, Default)]
+struct Former {
+    contents: Vec<HistoryEntry>,
+    /// Whether there were others, which are not known (any more): that withholds until the message is
+    /// whole.
+    are_some_unknown: bool,
+}
+
 /// Knows these sends, withholds what must not be said of them, and asks for their contents when more
 /// of them comes.
 #[derive(Debug)]
 pub struct GivenUp {
     by_send: bool,
     sends_max: usize,
-    /// By send and sender; with the contents that may have been acknowledged, none where those are
-    /// not known (any more), which withholds until the message is whole.
-    sends: LinkedHashMap<Name, Vec<HistoryEntry>>,
+    /// By send and sender.
+    sends: LinkedHashMap<Name, Former>,
     former_count: usize,
     reopened: Vec<Reopened>,
     /// For `poll_persist`.
@@ -115,7 +123,9 @@ impl GivenUp {
         };
         incoming.abandon(handle, around);
         let mut former: LinkedHashMap<String, HistoryEntry> = LinkedHashMap::new();
-        for entry in self.sends.get(&name).into_iter().flatten() {
+        let before = self.sends.get(&name);
+        let are_some_unknown = before.is_some_and(|before| before.are_some_unknown);
+        for entry in before.into_iter().flat_map(|before| &before.contents) {
             former.insert(entry.message_id.clone(), entry.clone());
         }
         for (entry, message_id) in contents.into_iter().zip(ids) {
@@ -135,11 +145,11 @@ impl GivenUp {
         for key in keys {
             incoming.restore_lost(key, true);
         }
-        self.put(
-            name,
-            former.into_iter().map(|(_, entry)| entry).collect(),
-            around.log,
-        );
+        let former = Former {
+            contents: former.into_iter().map(|(_, entry)| entry).collect(),
+            are_some_unknown,
+        };
+        self.put(name, former, around.log);
         incoming.go_on_asking(lacking, monotonic_ms, around);
         !known
     }
@@ -159,7 +169,7 @@ impl GivenUp {
         };
         let name = claimed_key(&send.send_id, &send.sender_id);
         if !self.sends.contains_key(&name) {
-            self.put(name, Vec::new(), around.log);
+            self.put(name, Former::default(), around.log);
         }
         let entry = around.log.find(message_id.as_bytes());
         if let Some(entry) = entry
@@ -172,9 +182,9 @@ impl GivenUp {
         }
     }
 
-    fn put(&mut self, name: Name, former: Vec<HistoryEntry>, log: &mut Log) {
-        let before = self.sends.remove(&name).map_or(0, |before| before.len());
-        self.former_count = self.former_count + former.len() - before;
+    fn put(&mut self, name: Name, former: Former, log: &mut Log) {
+        let before = self.sends.remove(&name).unwrap_or_default();
+        self.former_count = self.former_count + former.contents.len() - before.contents.len();
         self.sends.insert(name.clone(), former);
         self.changed.replace(name.clone());
         if self.sends.len() > self.sends_max
@@ -187,11 +197,12 @@ impl GivenUp {
             let first = self
                 .sends
                 .iter_mut()
-                .find(|(known, former)| **known != name && !former.is_empty());
+                .find(|(known, former)| **known != name && !former.contents.is_empty());
             if let Some((_, former)) = first {
-                let former = std::mem::take(former);
-                self.former_count -= former.len();
-                forget_messages(&former, log);
+                former.are_some_unknown = true;
+                let contents = std::mem::take(&mut former.contents);
+                self.former_count -= contents.len();
+                forget_messages(&contents, log);
             }
         }
     }
@@ -199,8 +210,8 @@ impl GivenUp {
     fn forget(&mut self, name: &Name, log: &mut Log) {
         if let Some(former) = self.sends.remove(name) {
             self.changed.replace(name.clone());
-            self.former_count -= former.len();
-            forget_messages(&former, log);
+            self.former_count -= former.contents.len();
+            forget_messages(&former.contents, log);
         }
     }
 
@@ -219,7 +230,10 @@ impl GivenUp {
         let handle = around.log.get(entry)?.send?;
         let send = incoming.get(handle).filter(|send| !send.reconstructed)?;
         let name = claimed_key(&send.send_id, &send.sender_id);
-        let former = self.sends.get(&name)?;
+        let Former {
+            contents: former,
+            are_some_unknown,
+        } = self.sends.get(&name)?;
         let is_first = send.contents.len() == 1;
         if former.is_empty() || (!is_first && send.contents.len() < former.len()) {
             // So few cannot be all of them: nothing is compared for each that comes.
@@ -233,7 +247,7 @@ impl GivenUp {
             .iter()
             .filter(|known| !held.contains(known.message_id.as_str()));
         let absent: Vec<_> = absent.cloned().collect();
-        if absent.is_empty() {
+        if absent.is_empty() && !are_some_unknown {
             return Some(handle);
         }
         unsay(entry, voice, around);
@@ -290,7 +304,11 @@ impl GivenUp {
 
     /// Restores a stored name.
     pub fn restore(&mut self, name: Name) {
-        self.sends.insert(name, Vec::new());
+        let former = Former {
+            are_some_unknown: true,
+            ..Former::default()
+        };
+        self.sends.insert(name, former);
     }
 
     /// What is counted is what is there.
@@ -298,7 +316,7 @@ impl GivenUp {
     pub fn audit(&self) {
         assert_eq!(
             self.former_count,
-            self.sends.values().map(Vec::len).sum::<usize>()
+            (self.sends.values().map(|former| former.contents.len())).sum::<usize>()
         );
     }
 }
