@@ -138,6 +138,22 @@ fn all_that_a_message_lacks_is_asked_for_however_late_somebody_looks() {
 }
 
 #[test]
+fn what_stands_before_a_content_that_says_no_number_is_asked_for() {
+    let mut bob = Bob::new();
+    bob.hear(message("alice", &id(ONE, 2), b"parity"));
+    let place = Place {
+        send_id: ONE,
+        ordinal: Some(2),
+        content_count: None,
+        contents_needed: None,
+    };
+    let now = at(bob.now_ms);
+    bob.machine.handle_content_placed(&id(ONE, 2), place, now);
+    happens_at(&mut bob, TIMEOUT_MS);
+    assert_eq!(missing(&bob), [id(ONE, 0), id(ONE, 1)]);
+}
+
+#[test]
 fn a_gap_that_gave_way_is_told_again_once_there_is_room() {
     let mut bob = Bob::of(Config {
         missing_messages_max: 2,
@@ -384,7 +400,8 @@ fn what_a_refused_content_said_of_its_message_is_forgotten_with_it() {
     };
     bob.machine.handle_content_placed(&id(ONE, 7), place, at(0));
     happens_at(&mut bob, TIMEOUT_MS);
-    assert_eq!(missing(&bob), [id(ONE, 0)]);
+    let before: Vec<_> = (0..7).map(|ordinal| id(ONE, ordinal)).collect();
+    assert_eq!(missing(&bob), before);
 }
 
 #[test]

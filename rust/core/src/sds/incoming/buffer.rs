@@ -34,7 +34,7 @@ use crate::sds::sync::filter_request::FilterRequest;
 
 /// What is gone from the order may take this much room beyond twice what is held.
 const STALE_ORDER_MIN: usize = 64;
-const CONTENT_COUNT_MAX: u32 = 65_536;
+pub(super) const CONTENT_COUNT_MAX: u32 = 65_536;
 /// Pairs of a send and a cause that it waits for: once there are so many, a send takes on no more than
 /// `CAUSES_OF_MANY_MAX` of its own.
 pub const WAITING_PAIRS_MAX: usize = 131_072;

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::buffer::{Incoming, Surroundings};
+use super::buffer::{CONTENT_COUNT_MAX, Incoming, Surroundings};
 use super::missing::MissingMessage;
 use super::send::{IncomingSend, SendRef};
 use crate::sds::events::Event;
@@ -474,13 +474,13 @@ impl Incoming {
     /// Ordinals of what is announced of a send and not here.
     fn siblings(&self, handle: SendRef, log: &Log) -> impl Iterator<Item = u32> + use<> {
         let send = &self.sends[handle];
-        // Enough to make it whole: of the others it is not even known that they left.
-        let count = send
-            .contents_needed
-            .or(send.content_count)
-            .filter(|_| self.by_send && !is_joined(&send.key));
         let contents = send.contents.iter().filter_map(|entry| log.get(*entry));
         let held: HashSet<u32> = contents.map(|held| held.ordinal).collect();
+        // Enough to make it whole: of the others it is not even known that they left. Parity of the draft wire
+        // does not say how much that is: what stands before it does.
+        let before = || held.iter().max().copied();
+        let count = (send.contents_needed.or(send.content_count).or_else(before))
+            .filter(|count| *count <= CONTENT_COUNT_MAX && self.by_send && !is_joined(&send.key));
         (0..count.unwrap_or(0)).filter(move |ordinal| !held.contains(ordinal))
     }
 
