@@ -9,11 +9,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
+from shardwire import keccak256
 from shardwire.segmentation import inspect
 from tests.simulation.participants import Participant, Received, Sent
-from tests.simulation.run import Evidence, channel_config, named_receiver
+from tests.simulation.run import LOST_TIMEOUT_MS, Evidence, channel_config, named_receiver
 from tests.simulation.wire import WireMessage, wire_messages
-from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
+from tests.simulation.worlds import IDLE_MS
 
 # Sends planned for the first moments, before anybody's channel is there.
 UNSENT_MAX = 3
@@ -35,7 +36,8 @@ NEWCOMER_MS = 30_000
 def check_converged(evidence: Evidence) -> list[str]:
     """Everyone holds every message: those whose `send` returned, and those that anybody was handed.
 
-    That includes what was sent before a participant's time, whether a store or only another participant has it.
+    That includes what was sent before a participant's time, whether a store or only another participant has it. Left
+    out is what was taken back.
     """
     handed = {
         (entry.sender_id, entry.payload)
@@ -53,6 +55,8 @@ def check_converged(evidence: Evidence) -> list[str]:
             key = (_sender_name(evidence, sent), sent.payload)
             if sent.plan.ephemeral or key[0] == participant.name or has.get(key, math.inf) <= evidence.settled_ms:
                 continue
+            if sent.cancelled:
+                continue
             if sent.request_id is None and key not in handed:
                 continue
             missing.append(_describe(sent))
@@ -61,6 +65,22 @@ def check_converged(evidence: Evidence) -> list[str]:
             continue
         if missing:
             violations.append(f"{participant.name} never received {len(missing)}: {', '.join(missing[:NAMED_MAX])}")
+    return violations
+
+
+def check_aside(evidence: Evidence) -> list[str]:
+    """On the second channel too everyone holds every message, once, and nobody anything else."""
+    sent = {(participant.name, payload) for participant in evidence.participants for payload in participant.sent_aside}
+    violations = []
+    for participant in evidence.participants:
+        counts = Counter((sender, payload) for sender, payload, _ in participant.received_aside)
+        again = Counter((sender, payload) for sender, payload, redelivered in participant.received_aside if redelivered)
+        missing = {key for key in sent - counts.keys() if key[0] != participant.name}
+        crashes = sum(crash.participant == participant.index for crash in evidence.world.crashes)
+        if len(missing) > (crashes if evidence.world.at_most_once else 0):
+            violations.append(f"{participant.name} never received {len(missing)} messages on the second channel")
+        if any(count - again[key] > 1 for key, count in counts.items()):
+            violations.append(f"{participant.name} was handed messages of the second channel twice")
     return violations
 
 
@@ -108,13 +128,17 @@ def check_causal_order(evidence: Evidence) -> list[str]:
 
     Left out are causes that were first named to a member while it was new: it cannot tell those from what was sent
     before its time, which counts as lost to it. Where nobody is hostile, left out are causes too that a full table of
-    missing messages had let go, which it was told.
+    missing messages had let go, which it was told. So are those that limits on what is not whole had, which it was told
+    too, and what was taken back. While others stand still, one may count as lost that only they have.
     """
     causes: dict[str, set[str]] = defaultdict(set)
     for wire in wire_messages(evidence):
         if wire.send_id is not None:
             causes[wire.send_id] |= wire.named - {wire.send_id}
+    first_named_ms = _first_named_ms(evidence)
     by_request = {evidence.key_of(entry): entry for entry in _all_sent(evidence) if entry.request_id is not None}
+    # What is given up in part is called by the hash of its message.
+    by_hash = {keccak256(entry.payload).hex(): key for key, entry in by_request.items()}
     newness = _newness(evidence)
     violations = []
     for participant in evidence.participants:
@@ -123,6 +147,8 @@ def check_causal_order(evidence: Evidence) -> list[str]:
             place.setdefault((received.sender_id, received.payload), number)
         first_ms, named_while_new = newness[participant.name]
         let_go_ms: dict[str | None, int] = {}
+        for message_id, at_ms in participant.given_up.items():
+            let_go_ms.setdefault(by_hash.get(message_id) or evidence.send_of(message_id), at_ms)
         # Inventions must displace nothing.
         if not evidence.world.hostile_at_ms:
             for message_id, at_ms in participant.let_go.items():
@@ -133,10 +159,14 @@ def check_causal_order(evidence: Evidence) -> list[str]:
                 continue
             for cause_id in causes[effect_id]:
                 cause = by_request.get(cause_id)
-                if cause is None or cause.at_ms < first_ms or cause_id in named_while_new:
+                if cause is None or cause.at_ms < first_ms or cause_id in named_while_new or cause.cancelled:
                     continue
                 cause_place = place.get((_sender_name(evidence, cause), cause.payload))
-                let_go = let_go_ms.get(cause_id, math.inf) <= participant.received[effect_place].at_ms
+                handed_ms = participant.received[effect_place].at_ms
+                let_go = let_go_ms.get(cause_id, math.inf) <= handed_ms
+                named_ms = first_named_ms.get((participant.name, cause_id), handed_ms)
+                if evidence.world.standstills:
+                    let_go |= _awake_ms(evidence, participant, named_ms, handed_ms) >= LOST_TIMEOUT_MS
                 if cause_place is not None and cause_place > effect_place and not let_go:
                     violations.append(
                         f"{participant.name} was handed {_describe(effect)} before its cause {_describe(cause)}"
@@ -144,19 +174,44 @@ def check_causal_order(evidence: Evidence) -> list[str]:
     return violations
 
 
+def _first_named_ms(evidence: Evidence) -> dict[tuple[str, str], int]:
+    """When a history that names a send first reached a participant."""
+    first_ms: dict[tuple[str, str], int] = {}
+    for wire in wire_messages(evidence):
+        for outcome in wire.record.outcomes:
+            if outcome.delays_ms:
+                at_ms = wire.at_ms + min(outcome.delays_ms)
+                for send_id in wire.named:
+                    key = outcome.receiver, send_id
+                    first_ms[key] = min(at_ms, first_ms.get(key, at_ms))
+    return first_ms
+
+
+def _awake_ms(evidence: Evidence, participant: Participant, from_ms: int, until_ms: int) -> int:
+    """For how much of a time a participant did not stand still."""
+    stood = [
+        min(until_ms, standstill.until_ms) - max(from_ms, standstill.at_ms)
+        for standstill in evidence.world.standstills
+        if standstill.participant == participant.index
+    ]
+    return until_ms - from_ms - sum(max(0, ms) for ms in stood)
+
+
 def _newness(evidence: Evidence) -> dict[str, tuple[int, set[str]]]:
-    """By participant, the time of its first receipt, and the sends that were named to it within `NEWCOMER_MS` of it."""
+    """By participant, the time of its first receipt, and the sends named to it in `NEWCOMER_MS` from there."""
     arrivals: dict[str, list[tuple[int, WireMessage]]] = defaultdict(list)
     for wire in wire_messages(evidence):
         for outcome in wire.record.outcomes:
             if outcome.outcome in ("delivered", "duplicated"):
                 arrivals[outcome.receiver].append((wire.at_ms + min(outcome.delays_ms), wire))
     found: dict[str, tuple[int, set[str]]] = {}
-    for name in evidence.world.names:
-        heard = arrivals[name]
+    for participant in evidence.participants:
+        heard = arrivals[participant.name]
         first_ms = min((at_ms for at_ms, _ in heard), default=evidence.ended_ms)
-        early = [wire.named for at_ms, wire in heard if at_ms <= first_ms + NEWCOMER_MS]
-        found[name] = (first_ms, set().union(*early))
+        early = [
+            wire.named for at_ms, wire in heard if _awake_ms(evidence, participant, first_ms, at_ms) <= NEWCOMER_MS
+        ]
+        found[participant.name] = (first_ms, set().union(*early))
     return found
 
 
@@ -168,7 +223,7 @@ def check_outcomes(evidence: Evidence) -> list[str]:
         if evidence.pending.get(participant.name):
             violations.append(f"{participant.name} has {evidence.pending[participant.name]} sends pending in the end")
         for sent in participant.sent:
-            if not sent.plan.ephemeral and sent.request_id is not None:
+            if not (sent.plan.ephemeral or sent.cancelled) and sent.request_id is not None:
                 violations += [f"{participant.name}: {text}" for text in _check_outcome(evidence, sent, participant)]
     return violations
 
@@ -185,11 +240,14 @@ def _check_outcome(evidence: Evidence, sent: Sent, participant: Participant) -> 
         if sent.delivered and (not sent.sent or sent.delivered[0][0] < sent.sent[0][0]):
             violations.append(f"{_describe(sent)}: delivered before sent")
         given_up = any(text.startswith("delivery:") for _, _, text in sent.errors)
-        several = evidence.world.delivered_when != "any" and MAY_GIVE_UP & evidence.world.faults
+        may_be_away = MAY_GIVE_UP & evidence.world.faults or evidence.world.standstills
+        several = evidence.world.delivered_when != "any" and may_be_away
         excused = given_up and (
             several or _cut_off_throughout(evidence, sent, participant) or _lost_throughout(evidence, sent, participant)
         )
-        if not sent.delivered and excused and _quorum_heard(evidence, sent, participant):
+        # What came in one heap, before the application took what had come before, was not heard.
+        is_deaf = evidence.stats.get(participant.name, {}).get("dropped_by_backpressure", 0) > 0
+        if not sent.delivered and excused and not is_deaf and _quorum_heard(evidence, sent, participant):
             violations.append(f"{_describe(sent)}: acknowledged after it was given up, and never delivered")
         if not sent.delivered and not excused and sent.at_ms >= _awaited_joins_ms(evidence, participant):
             violations.append(f"{_describe(sent)}: never delivered; errors: {sent.errors}")
@@ -224,7 +282,7 @@ def _lost_throughout(evidence: Evidence, sent: Sent, participant: Participant) -
     for wire in wire_messages(evidence):
         if wire.send_id == key and wire.message.content:
             copies[wire.message.message_id].append(wire)
-    copies_max = 1 + channel_config(evidence.world, 0, None).sds.max_retransmissions
+    copies_max = 1 + channel_config(evidence.world, participant.index, None, sent.life).sds.max_retransmissions
 
     def lost(receiver: str, message_id: str) -> bool:
         arrivals = [at_ms for wire in copies[message_id] if (at_ms := _arrival_ms(wire, receiver)) is not None]
@@ -333,7 +391,9 @@ def check_idle(evidence: Evidence) -> list[str]:
     kinds = Counter(wire.message.kind for wire in idle)
     if set(kinds) - {"sync"}:
         violations.append(f"while idle: {dict(kinds)}")
-    allowed = IDLE_MS // SYNC_MIN_INTERVAL_MS + IDLE_SLACK
+    # Each has its own where some are new to a network without a store.
+    configs = [channel_config(evidence.world, index, None) for index in range(evidence.world.participants)]
+    allowed = IDLE_MS // min(config.sync.sync_min_interval_ms for config in configs) + IDLE_SLACK
     if len(idle) > allowed:
         violations.append(f"{len(idle)} messages in {IDLE_MS} ms of idleness, {allowed} are allowed")
     return violations
@@ -368,6 +428,7 @@ CHECKERS: dict[str, Callable[[Evidence], list[str]]] = {
     "idle": check_idle,
     "bounded": check_bounded,
     "alive": check_alive,
+    "aside": check_aside,
 }
 
 

@@ -7,8 +7,10 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from shardwire import ChannelConfig, ReliableChannel, close_channel, create_reliable_channel, keccak256
+from shardwire.config import ReassemblyLimits
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ChannelClosedError, PersistenceError, QueueFullError
 from shardwire.events import (
@@ -20,11 +22,14 @@ from shardwire.events import (
     MessageSendErrorEvent,
     MessageSentEvent,
 )
-from shardwire.node import MemoryNetwork, MemoryNode, NodeConfig, VirtualClock
+from shardwire.node import MemoryNetwork, MemoryNode, NodeConfig
 from tests.simulation.disk import Disk, MountedDisk
+from tests.simulation.standing_still import SleepingClock
 from tests.simulation.worlds import REPLY_PATIENCE_MS, PlannedSend, World
 
 CHANNEL_ID = "simulated"
+# A second channel of the same nodes, where a world has one.
+ASIDE = "aside"
 CONTENT_TOPIC = "/simulation/1/channel/proto"
 
 
@@ -59,6 +64,8 @@ class Sent:
     life: int
     request_id: str | None = None
     refused: str | None = None
+    # Whether it was taken back while it was not delivered: whoever got it has it.
+    cancelled: bool = False
     # (virtual ms, life) of each event.
     sent: list[tuple[int, int]] = field(default_factory=list)
     delivered: list[tuple[int, int, frozenset[str]]] = field(default_factory=list)
@@ -90,15 +97,21 @@ class Participant:
         self.index = index
         self.name = world.names[index]
         self.disk = Disk()
-        self.clock = VirtualClock()
+        self.clock = SleepingClock()
         self.received: list[Received] = []
         self.sent: list[Sent] = []
         self.callback_errors: list[str] = []
         # Ids of what it was told is lost while its table of missing messages was full, and when.
         self.let_go: dict[str, int] = {}
+        # The same of one that holds little of what is not whole.
+        self.given_up: dict[str, int] = {}
         # Why a life could not begin with what the one before it left on the disk.
         self.unable_to_return: list[str] = []
+        # Of the second channel: what was sent, and who was handed what.
+        self.sent_aside: list[bytes] = []
+        self.received_aside: list[tuple[str, bytes, bool]] = []
         self.channel: ReliableChannel | None = None
+        self._aside: ReliableChannel | None = None
         self.life = -1
         self._network = network
         self._config = config
@@ -123,18 +136,13 @@ class Participant:
             node_config = NodeConfig(max_message_size_bytes=self.world.max_message_size_bytes)
         self._node = self._network.create_node(self.name, node_config, clock=self.clock)
         await self._node.start()
-        encryption = None if self._key is None else ChaCha20Poly1305Encryption(self._key)
         try:
-            channel = await create_reliable_channel(
-                self._node,
-                CHANNEL_ID,
-                CONTENT_TOPIC,
-                self.name,
-                encryption,
-                self._config(self._mount, life),
-                clock=self.clock,
-                rng=random.Random(f"{self.world.seed}/{self.name}/{life}"),
-            )
+            if self.world.aside:
+                self._aside = await self._create(ASIDE, life)
+                self._aside.on_message_received(partial(self._receive_aside, life))
+                if not self._aside.is_started():
+                    await self._aside.start()
+            channel = await self._create(CHANNEL_ID, life)
         except PersistenceError as error:
             self.unable_to_return.append(str(error))
             return
@@ -155,6 +163,23 @@ class Participant:
         channel.on_message_send_error(note)
         channel.on(CallbackErrorEvent, note)
         channel.on(IrretrievableMessageEvent, note)
+        if not channel.is_started():
+            await channel.start()
+
+    async def _create(self, channel_id: str, life: int) -> ReliableChannel:
+        assert self._mount is not None
+        assert self._node is not None
+        aside = "" if channel_id == CHANNEL_ID else f"/{channel_id}"
+        return await create_reliable_channel(
+            self._node,
+            channel_id,
+            CONTENT_TOPIC,
+            self.name,
+            None if self._key is None else ChaCha20Poly1305Encryption(self._key),
+            self._config(self._mount, life),
+            clock=self.clock,
+            rng=random.Random(f"{self.world.seed}/{self.name}/{life}{aside}"),
+        )
 
     async def crash(self, *, orderly: bool) -> None:
         """Ends a life as a power cut does: nothing more is written, sent, or heard by the application.
@@ -164,6 +189,7 @@ class Participant:
         channel, node = self.channel, self._node
         if self._mount is None or node is None:
             return
+        aside, self._aside = self._aside, None
         if orderly and channel is not None:
             self._leaving = True
             await close_channel(channel)
@@ -172,14 +198,16 @@ class Participant:
         self.life += 1
         self.channel = None
         await node.stop()
-        if channel is not None:
-            await close_channel(channel)
+        for ended in (channel, aside):
+            if ended is not None:
+                await close_channel(ended)
         self.life -= 1
 
     async def leave(self) -> None:
         """Closes the channel at the end of the world."""
-        if self.channel is not None:
-            await close_channel(self.channel)
+        for channel in (self.channel, self._aside):
+            if channel is not None:
+                await close_channel(channel)
         if self._node is not None:
             await self._node.stop()
 
@@ -198,10 +226,14 @@ class Participant:
         record = Sent(plan, payload, self.now_ms(), life)
         self.sent.append(record)
         try:
-            if plan.ephemeral:
-                request_id = await channel.send_ephemeral(payload)
-            else:
-                request_id = await channel.send(payload)
+            # Whoever gives up waiting does not know whether it leaves.
+            async with asyncio.timeout(None if plan.abandoned_ms is None else plan.abandoned_ms / 1000):
+                if plan.ephemeral:
+                    request_id = await channel.send_ephemeral(payload)
+                else:
+                    request_id = await channel.send(payload)
+        except TimeoutError:
+            return
         except (ChannelClosedError, QueueFullError) as error:
             # A crash may come after the message was durable and before the call returned: then nobody knows.
             if channel is self.channel and not self._leaving:
@@ -210,6 +242,32 @@ class Participant:
         if life == self.life and channel is self.channel:
             record.request_id = request_id
             self._by_request[request_id] = record
+        if plan.cancelled_ms is not None:
+            await asyncio.sleep(plan.cancelled_ms / 1000)
+            await self._take_back(record)
+
+    async def _take_back(self, record: Sent) -> None:
+        channel, life = self.channel, self.life
+        if channel is None or record.request_id is None:
+            return
+        # From here on it may be taken back, also where a crash comes before the answer.
+        record.cancelled = not record.delivered
+        with contextlib.suppress(ChannelClosedError, PersistenceError):
+            stopped = await channel.cancel(record.request_id)
+            record.cancelled = bool(stopped) or life != self.life
+
+    async def send_aside(self, plan: PlannedSend, payload: bytes) -> None:
+        """Sends on the second channel when it is time, where this participant lives then."""
+        await asyncio.sleep(max(0, plan.at_ms - self.now_ms()) / 1000)
+        channel = self._aside
+        if channel is not None:
+            with contextlib.suppress(ChannelClosedError):
+                await channel.send(payload)
+                self.sent_aside.append(payload)
+
+    def _receive_aside(self, life: int, event: MessageReceivedEvent) -> None:
+        if life == self.life:
+            self.received_aside.append((event.sender_id, event.message, event.redelivered))
 
     def payload_of_request(self, request_id: str) -> bytes | None:
         """What was sent under a request id; None before `send` returned it."""
@@ -251,6 +309,9 @@ class Participant:
             if channel and channel.stats()["missing"] == channel.config.sds.missing_messages_max:
                 for entry in event.history_entries:
                     self.let_go.setdefault(entry.message_id, self.now_ms())
+            if channel and channel.config.segmentation.limits != ReassemblyLimits():
+                for entry in event.history_entries:
+                    self.given_up.setdefault(entry.message_id, self.now_ms())
             return
         assert isinstance(event, MessageSentEvent | MessageDeliveredEvent | MessageSendErrorEvent)
         record = self._by_request.get(event.request_id)

@@ -11,12 +11,13 @@ from typing import Any
 
 from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig
 from shardwire.events import MessageDeliveredEvent
-from shardwire.node import STORE, MemoryNetwork, NetworkConditions, TraceRecord, run_virtual
+from shardwire.node import STORE, MemoryNetwork, NetworkConditions, TraceRecord, VirtualTimeLoop
 from shardwire.segmentation import segment
 from tests.simulation.adversary import Hostile
 from tests.simulation.bounds import exceeded
 from tests.simulation.disk import MountedDisk
 from tests.simulation.participants import Participant, Sent
+from tests.simulation.standing_still import StandstillLoop, context_of
 from tests.simulation.worlds import (
     AFTERMATH_MS,
     IDLE_MS,
@@ -27,6 +28,7 @@ from tests.simulation.worlds import (
     Crash,
     Interval,
     PlannedSend,
+    Standstill,
     World,
 )
 
@@ -160,13 +162,16 @@ def channel_config(world: World, index: int, persistence: MountedDisk | None, li
     if not world.variations:
         return config
     variation = world.variations[index][life % len(world.variations[index])]
-    return replace(
+    config = replace(
         config,
         segmentation=replace(config.segmentation, **variation.segmentation),
         sds=replace(config.sds, **variation.sds),
         sync=replace(config.sync, **variation.sync),
+        rate_limit=replace(config.rate_limit, **variation.rate_limit),
         repair=variation.repair,
+        auto_start=variation.auto_start,
     )
+    return config.without_store(world.participants) if world.adapted else config
 
 
 def run_world(world: World) -> Evidence:
@@ -177,20 +182,24 @@ def run_world(world: World) -> Evidence:
     """
     commit_rng = random.Random(f"commits/{world.seed}")
     least_ms, most_ms = world.commit_delay_ms
-    return run_virtual(
-        _simulate(world),
-        limit_ms=world.calm_at_ms + settle_ms(world) + (1 + ECHOES_MAX) * (aftermath_ms(world) + IDLE_MS) + 600_000,
+    loop = (StandstillLoop if world.standstills else VirtualTimeLoop)(
+        limit_ms=world.awake_at_ms + settle_ms(world) + (1 + ECHOES_MAX) * (aftermath_ms(world) + IDLE_MS) + 600_000,
         executor_delay_ms=lambda: commit_rng.randint(least_ms, most_ms),
     )
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(_simulate(world))
 
 
 def settle_ms(world: World) -> int:
     """How long after the last fault everything must have converged.
 
-    A dependency that was never sent in full is waited for until it counts as lost: hostile participants name such.
-    Where histories are as short as one entry, or no store helps, what was missed is found link by link.
+    A dependency that was never sent in full is waited for until it counts as lost: hostile participants name such, and
+    what is taken back is one.
+    Where histories are as short as one entry, or no store helps, what was missed is found link by link; where little
+    may be held of what is not whole, one message after the other.
     """
-    return SETTLE_MS * (2 if world.variations else 1) + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
+    is_lacking = world.hostile_at_ms or any(plan.cancelled_ms is not None for plan in world.sends)
+    return SETTLE_MS * (4 if world.variations else 1) + (LOST_TIMEOUT_MS if is_lacking else 0)
 
 
 def aftermath_ms(world: World) -> int:
@@ -233,21 +242,32 @@ async def _simulate(world: World) -> Evidence:
                 check_delivered,
             )
         )
-    tasks = [asyncio.create_task(_live(world, participant)) for participant in participants]
+    tasks = [
+        asyncio.create_task(_live(world, participant), context=context_of(participant.name))
+        for participant in participants
+    ]
     tasks += [asyncio.create_task(_hold(network, interval)) for interval in world.partitions]
     tasks += [asyncio.create_task(_hold_store(network, interval)) for interval in world.store_outages]
     tasks += [asyncio.create_task(_step_clock(participants, step)) for step in world.clock_steps]
+    tasks += [asyncio.create_task(_hold_still(participants, standstill)) for standstill in world.standstills]
     if world.message_id == "content-sha256":
         evidence.numbers = _numbers(world)
     for plan in world.sends:
         reply_to = None if plan.reply_to is None else payload_of(world, world.sends[plan.reply_to])
         payload = payload_of(world, plan)
-        tasks.append(asyncio.create_task(participants[plan.sender].send(plan, payload, reply_to)))
+        sender = participants[plan.sender]
+        tasks.append(asyncio.create_task(sender.send(plan, payload, reply_to), context=context_of(sender.name)))
+    for plan in world.aside:
+        sender = participants[plan.sender]
+        tasks.append(
+            asyncio.create_task(sender.send_aside(plan, payload_of(world, plan)), context=context_of(sender.name))
+        )
     if world.hostile_at_ms:
         tasks.append(asyncio.create_task(Hostile(world, network).run()))
     sampling = asyncio.create_task(_sample(evidence))
     await _sleep_until(world.calm_at_ms)
     network.conditions = _conditions(world, calm=True)
+    await _sleep_until(world.awake_at_ms)
     await _gather(tasks)
     await asyncio.sleep(settle_ms(world) / 1000)
     evidence.settled_ms = _now_ms()
@@ -346,6 +366,17 @@ async def _hold_store(network: MemoryNetwork, interval: Interval) -> None:
 async def _step_clock(participants: list[Participant], step: ClockStep) -> None:
     await _sleep_until(step.at_ms)
     participants[step.participant].clock.step(step.delta_ms)
+
+
+async def _hold_still(participants: list[Participant], standstill: Standstill) -> None:
+    await _sleep_until(standstill.at_ms)
+    participant, loop = participants[standstill.participant], asyncio.get_running_loop()
+    assert isinstance(loop, StandstillLoop)
+    loop.hold(participant.name)
+    await _sleep_until(standstill.until_ms)
+    stood_ms = loop.release(participant.name, slept=standstill.slept)
+    if standstill.slept:
+        participant.clock.slept_ms += stood_ms
 
 
 def _false_claims(evidence: Evidence, sender: Participant, event: MessageDeliveredEvent) -> list[str]:

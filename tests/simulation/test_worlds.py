@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 from tests.simulation.run import payload_of
-from tests.simulation.worlds import FAULT_KINDS, LOSS_MAX, World, make_world
+from tests.simulation.worlds import FAULT_KINDS, LOSS_MAX, VARIED_FROM, World, make_world
 
 WORLDS = [make_world(seed) for seed in range(1_000)]
 
@@ -82,3 +82,20 @@ def test_no_two_messages_of_a_world_are_equal() -> None:
         payloads = [payload_of(world, plan) for plan in world.sends]
         assert len(set(payloads)) == len(payloads)
         assert [len(payload) for payload in payloads] == [plan.size_bytes for plan in world.sends]
+
+
+def test_varied_worlds_have_what_the_others_never_have() -> None:
+    worlds = [make_world(VARIED_FROM + number) for number in range(200)]
+    happens = {
+        "standstill": lambda world: world.standstills and world.awake_at_ms > world.calm_at_ms,
+        "sleep": lambda world: any(standstill.slept for standstill in world.standstills),
+        "cancelled": lambda world: any(plan.cancelled_ms is not None for plan in world.sends),
+        "abandoned": lambda world: any(plan.abandoned_ms is not None for plan in world.sends),
+        "second channel": lambda world: world.aside,
+        "nim": lambda world: world.sds_wire_format == "nim",
+        "draft under logos": lambda world: world.preset == "logos" and world.wire_format == "draft",
+        "adapted": lambda world: world.adapted,
+        "replay window": lambda world: world.variations[0][0].sds["replay_window_ms"],
+    }
+    assert [what for what, does in happens.items() if not any(map(does, worlds))] == []
+    assert not any(does(world) for what, does in happens.items() if what != "replay window" for world in WORLDS)

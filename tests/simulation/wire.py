@@ -11,7 +11,7 @@ from shardwire.encryption import ChaCha20Poly1305Encryption, Encryption
 from shardwire.errors import DecryptionError
 from shardwire.node import TraceRecord
 from shardwire.node.virtual_time import START_EPOCH_MS
-from tests.simulation.participants import CHANNEL_ID
+from tests.simulation.participants import ASIDE, CHANNEL_ID
 from tests.simulation.run import KEY, Evidence
 
 
@@ -53,7 +53,7 @@ def read_payload(evidence: Evidence, payload: bytes) -> SdsMessage | None:
             payload = _encryption().decrypt(payload)
         except DecryptionError:
             return None
-    return SdsMessage.decode(payload)
+    return SdsMessage.decode(payload, evidence.world.sds_wire_format)
 
 
 def wire_messages(evidence: Evidence) -> list[WireMessage]:
@@ -74,6 +74,8 @@ def _read(evidence: Evidence) -> Iterator[WireMessage]:
             continue
         assert record.payload is not None
         message = read_payload(evidence, record.payload)
+        if evidence.world.aside and (message is None or message.channel_id == ASIDE):
+            continue
         assert message is not None, f"{record.sender} sent {record.size_bytes} bytes that are no SDS message"
         assert message.channel_id == CHANNEL_ID, f"{record.sender} sent for channel {message.channel_id!r}"
         at_ms = record.time_ns // 1_000_000 - START_EPOCH_MS

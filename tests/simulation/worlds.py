@@ -1,7 +1,8 @@
 """The distribution of simulated worlds: everything that a seed decides, in one place.
 
 A world is a channel with its participants, its configuration, what they send and what goes wrong until `calm_at_ms`.
-From then on the network is perfect, everyone who did not leave is back, and nobody sends any more.
+From then on the network is perfect, everyone who did not leave is back, and nobody sends any more, but for those that
+stand still: they do so when they go on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shardwire.config import ErasureCode, MessageIdRule, RateCounts, Repair, SegmentWireFormat
+from shardwire.config import (
+    ErasureCode,
+    MessageIdRule,
+    RateCounts,
+    ReassemblyLimits,
+    Repair,
+    SdsWireFormat,
+    SegmentWireFormat,
+)
 
 FAULT_KINDS = (
     "loss",
@@ -44,6 +53,10 @@ PROCESS_MS = ((5, (0, 0, 0, 100)), (15, (0, 100, 250)), (50, (250, 500, 1_000)))
 
 # From this seed on participants are few, and each is configured in its own way in every life.
 VARIED_FROM = 1_000_000
+# How long processes stand still there: as under load, as at a breakpoint, as a laptop that is shut.
+STANDSTILL_MS = ((1_000, 10_000), (1_000, 10_000), (10_000, 150_000), (150_000, 1_800_000), (1_800_000, 7_200_000))
+# How long they run in between, at least and at most where it is late.
+AWAKE_MS = (1_000, 60_000)
 
 REPAIR_T_MAX_MS = 120_000
 # The bound on convergence once loss ends.
@@ -65,6 +78,9 @@ class PlannedSend:
         size_bytes: Length of the payload.
         reply_to: Number of the message whose receipt it waits for (for `REPLY_PATIENCE_MS` at most); None for none.
         ephemeral: Whether it is an ephemeral message.
+        abandoned_ms: How long its application waits for the call to return, and then cancels it; None for as long as
+            it takes.
+        cancelled_ms: How long after the call returned the message is taken back; None for never.
     """
 
     number: int
@@ -73,6 +89,8 @@ class PlannedSend:
     size_bytes: int
     reply_to: int | None = None
     ephemeral: bool = False
+    abandoned_ms: int | None = None
+    cancelled_ms: int | None = None
 
 
 REPLY_PATIENCE_MS = 20_000
@@ -118,6 +136,19 @@ class ClockStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Standstill:
+    """A participant's process stands still, while the network and the others go on.
+
+    Where its machine `slept`, its monotonic time and its timers did too.
+    """
+
+    participant: int
+    at_ms: int
+    until_ms: int
+    slept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RateLimit:
     """The quota of every participant."""
 
@@ -134,6 +165,8 @@ class Variation:
     sds: dict[str, Any]
     sync: dict[str, Any]
     repair: Repair
+    rate_limit: dict[str, Any] = field(default_factory=dict)
+    auto_start: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +212,18 @@ class World:
     max_message_size_bytes: int | None = None
     # By participant, what its lives have in turn; none where all are configured alike.
     variations: tuple[tuple[Variation, ...], ...] = ()
+    standstills: tuple[Standstill, ...] = ()
+    sds_wire_format: SdsWireFormat = "spec"
+    # As of a network that has no store, where it has none.
+    adapted: bool = False
+    # When whom sends what on a second channel of the same nodes and topic.
+    aside: tuple[PlannedSend, ...] = field(default=(), repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
+
+    @property
+    def awake_at_ms(self) -> int:
+        """When the network is calm and nobody stands still any more."""
+        return max([self.calm_at_ms, *(standstill.until_ms for standstill in self.standstills)])
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(f"p{index:02}" for index in range(self.participants)))
@@ -233,7 +277,7 @@ def make_world(seed: int) -> World:
         # Ids of 004 are those of @waku/sds.
         message_id="content-sha256" if preset == "waku" else "send",
     )
-    return world if seed < VARIED_FROM else _vary(world)
+    return world if seed < VARIED_FROM else _estrange(_vary(world))
 
 
 def _vary(world: World) -> World:
@@ -311,6 +355,115 @@ def _draw_variation(
     # Under ids made of contents, and in 004, there is no parity on demand.
     choices: tuple[Repair, ...] = ("arq", "parity") if repair == "parity" else ("arq",)
     return Variation(segmentation, sds, sync, rng.choice(choices))
+
+
+def _estrange(world: World) -> World:
+    """A varied world with what the options of `_vary` leave out, and what processes and applications do besides."""
+    rng = random.Random(f"strangeness/{world.seed}")
+    members = range(world.participants)
+    wire_format = world.wire_format
+    sds_wire_format: SdsWireFormat = "spec"
+    if world.preset == "logos" and not world.hostile_at_ms:
+        # Hostile participants speak the other wires.
+        sds_wire_format = "nim" if rng.random() < 0.15 else "spec"
+        if world.repair == "arq" and rng.random() < 0.2:
+            wire_format = "draft"
+    sends = list(world.sends)
+    if wire_format == "draft":
+        # It has no empty messages.
+        sends = [replace(send, size_bytes=max(12, send.size_bytes)) for send in sends]
+    if rng.random() < 0.3:
+        for number in rng.sample(range(len(sends)), rng.randint(1, 8)):
+            after_ms = rng.choice((0, rng.randint(0, 50), rng.randint(50, 20_000)))
+            if rng.random() < 0.3:
+                sends[number] = replace(sends[number], abandoned_ms=min(after_ms, 50))
+            elif not sends[number].ephemeral:
+                sends[number] = replace(sends[number], cancelled_ms=after_ms)
+    standstills = _draw_standstills(rng, world) if rng.random() < 0.5 else ()
+    alike: dict[str, Any] = {
+        "wire_format": sds_wire_format,
+        "bloom_filter_error_rate": rng.choice((0.001, 0.001, 0.02)),
+        "repair_groups": rng.choice((1, 1, 2)),
+        # Whoever repairs sooner repairs alone.
+        **rng.choice(({}, {"repair_t_min_ms": 1_000, "repair_t_max_ms": 5_000})),
+        # A sender whose clock stands in the past is not heard.
+        "replay_window_ms": rng.choice((0, 0, 60_000, 600_000)) if not world.clock_steps else 0,
+    }
+    return replace(
+        world,
+        wire_format=wire_format,
+        sds_wire_format=sds_wire_format,
+        sends=tuple(sends),
+        standstills=standstills,
+        adapted=not world.store and rng.random() < 0.5,
+        aside=_draw_aside(rng, world) if rng.random() < 0.2 else (),
+        variations=tuple(
+            tuple(_draw_more(rng, world, variation, alike) for variation in world.variations[index])
+            for index in members
+        ),
+    )
+
+
+def _draw_standstills(rng: random.Random, world: World) -> tuple[Standstill, ...]:
+    standstills = []
+    for participant in rng.sample(range(world.participants), rng.randint(1, world.participants)):
+        at_ms = 0
+        for _ in range(rng.randint(1, 2)):
+            at_ms = rng.randint(at_ms, max(at_ms + AWAKE_MS[1], world.calm_at_ms))
+            until_ms = at_ms + rng.randint(*rng.choice(STANDSTILL_MS))
+            standstills.append(Standstill(participant, at_ms, until_ms, slept=rng.random() < 0.3))
+            at_ms = until_ms + AWAKE_MS[0]
+    return tuple(standstills)
+
+
+def _draw_aside(rng: random.Random, world: World) -> tuple[PlannedSend, ...]:
+    return tuple(
+        PlannedSend(number, rng.randrange(world.calm_at_ms), rng.randrange(world.participants), rng.randint(12, 3_000))
+        for number in range(len(world.sends), len(world.sends) + 8)
+    )
+
+
+def _draw_more(rng: random.Random, world: World, variation: Variation, alike: dict[str, Any]) -> Variation:
+    sds = {
+        **variation.sds,
+        **alike,
+        "acknowledgement_timeout_ms": rng.choice((1_000, 5_000, 15_000)),
+        "max_retransmissions": rng.choice((1, 5, 8)),
+        "possible_acks_threshold": rng.choice((1, 2, 2, 3)),
+        "max_lamport_skew_ms": rng.choice((10_000, 300_000)),
+        "incoming_buffer_messages_max": rng.choice((200, 10_000)),
+    }
+    sync = {
+        **variation.sync,
+        "query_on_connect_interval_ms": rng.choice((10_000, 300_000)),
+        "participant_ttl_ms": rng.choice((300_000, 600_000)),
+    }
+    if world.preset == "logos":
+        sync["acknowledgement_sync"] = rng.random() < 0.85
+    limits = {
+        "sets_max": rng.choice((20, 1_000)),
+        "sets_per_sender_max": rng.choice((5, 100)),
+        # Four of the largest messages with as much parity, from those whose names nobody vouches for.
+        "buffered_bytes_max": rng.choice((500_000, 256 << 20)),
+        "candidates_per_slot_max": rng.choice((1, 4)),
+        "timeout_ms": rng.choice((5_000, 300_000)),
+        "work_budget": rng.choice((1, 32)),
+    }
+    if world.max_message_size_bytes is not None or world.rate_limit is not None or world.hostile_at_ms:
+        # What is given up for want of room comes late under a quota, and is displaced by inventions; on a node too
+        # narrow for filters nobody hears of it.
+        limits.update(sets_max=1_000, sets_per_sender_max=100)
+    segmentation = {
+        **variation.segmentation,
+        "limits": ReassemblyLimits(**limits),
+        "max_tail_candidates": rng.choice((None, None, 1)),
+    }
+    rate_limit = {
+        "ephemeral_drop_threshold": rng.choice((0.0, 0.5, 0.9, 1.0)),
+        "ack_reserve": rng.choice((0.0, 0.1, 0.6)),
+    }
+    repair = "auto" if variation.repair == "parity" and rng.random() < 0.5 else variation.repair
+    return Variation(segmentation, sds, sync, repair, rate_limit, auto_start=rng.random() < 0.8)
 
 
 def _draw_preset(seed: int) -> str:
