@@ -49,6 +49,7 @@ pub fn config(draws: &mut Draws) -> Config {
         incoming_buffer_messages_max: CONTENTS_MAX,
         missing_messages_max: MISSING_MAX,
         log_messages_max: LOG_MAX,
+        log_bytes_max: 32 << 20,
         max_lamport_skew_ms: 300_000,
         replay_window_ms: if draws.chance(70) { 0 } else { 60_000 },
         sync_min_interval_ms: if draws.chance(20) { 0 } else { 3_000 },

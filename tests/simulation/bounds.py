@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from operator import gt
 
-from shardwire import ReliableChannel
+from shardwire import ReliableChannel, SdsConfig
 from shardwire._native import sds_limits
 from shardwire.channel.receiving.reception import KNOWN_HASHES_MAX
 
@@ -34,7 +34,7 @@ def limits(log_max: int, outgoing_max: int, contents_max: int, missing_max: int)
         "lost": missing_max,
         "repair_requests": missing_max,
         "repair_answers": SDS["REPAIR_BUFFER_MAX"],
-        "original_bytes": SDS["ORIGINAL_BYTES_MAX"],
+        "original_bytes": SdsConfig().log_bytes_max,
         "participants": SDS["PARTICIPANTS_MAX"],
         "entries_to_name": SDS["REVIEWED_MAX"],
         "entries_named": 2 * SDS["REVIEWED_MAX"],

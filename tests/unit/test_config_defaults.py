@@ -49,6 +49,7 @@ DEFAULTS = [
     ("sds", "incoming_buffer_bytes_max", 256 << 20, 256 << 20),
     ("sds", "missing_messages_max", 10_000, 10_000),
     ("sds", "log_messages_max", 100_000, 100_000),
+    ("sds", "log_bytes_max", 32 << 20, 32 << 20),
     ("sds", "max_lamport_skew_ms", 300_000, 300_000),
     ("sds", "replay_window_ms", 0, 0),
     ("sds", "message_id", "send", "send"),

@@ -37,6 +37,7 @@ class SdsConfig:
         incoming_buffer_bytes_max: Bytes of whole messages that wait for the application, before nothing is taken in.
         missing_messages_max: Missing dependencies tracked.
         log_messages_max: Messages kept in the local log.
+        log_bytes_max: Bytes of messages kept to answer others with: without a store nobody gets from us what is older.
         max_lamport_skew_ms: How far ahead of our clock a received Lamport timestamp may move ours.
         replay_window_ms: A message whose Lamport timestamp is older by our clock is dropped as replayed, unless it is
             asked for or comes from a store; 0 takes any age. For channels whose members all keep time.
@@ -67,6 +68,7 @@ class SdsConfig:
     incoming_buffer_bytes_max: int = 256 * MEBIBYTE
     missing_messages_max: int = 10_000
     log_messages_max: int = 100_000
+    log_bytes_max: int = 32 * MEBIBYTE
     max_lamport_skew_ms: int = 300_000
     replay_window_ms: int = 0
     message_id: MessageIdRule = "send"
@@ -79,7 +81,7 @@ class SdsConfig:
         check_integers(self, 1, ("acknowledgement_timeout_ms", "possible_acks_threshold"))
         check_integers(self, 1, ("outgoing_buffer_messages_max", "incoming_buffer_messages_max"))
         check_integers(self, 1, ("incoming_buffer_bytes_max",))
-        check_integers(self, 1, ("missing_messages_max", "log_messages_max", "repair_groups"))
+        check_integers(self, 1, ("missing_messages_max", "log_messages_max", "log_bytes_max", "repair_groups"))
         check_integers(self, 0, ("causal_history_size", "bloom_interval_ms"))
         check_integers(self, 0, ("max_retransmissions",), (1 << 32) - 1)
         check_integers(self, 0, ("timeout_for_lost_messages_ms", "max_lamport_skew_ms", "repair_t_min_ms"))

@@ -51,6 +51,7 @@ pub fn config_of(
         incoming_buffer_messages_max: get("incoming_buffer_messages_max")?.extract()?,
         missing_messages_max: get("missing_messages_max")?.extract()?,
         log_messages_max: get("log_messages_max")?.extract()?,
+        log_bytes_max: get("log_bytes_max")?.extract()?,
         max_lamport_skew_ms: get("max_lamport_skew_ms")?.extract()?,
         replay_window_ms: get("replay_window_ms")?.extract()?,
         sync_min_interval_ms: of_sync("sync_min_interval_ms")?.extract()?,

@@ -155,6 +155,29 @@ def test_a_busy_group_brings_back_who_was_away_for_a_minute_within_half_a_minute
     run_world(scenario)
 
 
+@pytest.mark.parametrize(("log_bytes_max", "has_all"), [(32 << 20, True), (100_000, False)])
+def test_others_answer_with_as_many_bytes_as_they_keep(log_bytes_max: int, has_all: bool) -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(log_bytes_max=log_bytes_max)).without_store(members=3)
+
+    async def scenario(world: World) -> None:
+        await split_network(world)
+        for name in ("alice", "bob", "carol"):
+            await world.join(name, config)
+        await world.channels["alice"].send(b"before")
+        await asyncio.sleep(20)
+        world.nodes["bob"].go_offline()
+        missed = [bytes([number]) * 10_000 for number in range(30)]
+        for message in missed:
+            await world.channels["alice"].send(message)
+            await asyncio.sleep(1)
+        assert world.channels["carol"].stats()["original_bytes"] <= log_bytes_max
+        world.nodes["bob"].go_online()
+        await asyncio.sleep(30)
+        assert (set(missed) <= set(world.messages("bob"))) is has_all
+
+    run_world(scenario)
+
+
 async def _config_of(world: World, config: ChannelConfig | None, node_config: NodeConfig) -> ChannelConfig:
     node = await world.node("alice", node_config)
     channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)

@@ -67,6 +67,8 @@ pub struct Config {
     pub incoming_buffer_messages_max: usize,
     pub missing_messages_max: usize,
     pub log_messages_max: usize,
+    /// Of messages that are kept to answer others with.
+    pub log_bytes_max: usize,
     pub max_lamport_skew_ms: i64,
     /// 0 for any age.
     pub replay_window_ms: i64,
@@ -108,6 +110,7 @@ impl Config {
             incoming_buffer_messages_max: 10_000,
             missing_messages_max: 10_000,
             log_messages_max: 100_000,
+            log_bytes_max: 32 << 20,
             max_lamport_skew_ms: 300_000,
             replay_window_ms: 0,
             sync_min_interval_ms: 30_000,

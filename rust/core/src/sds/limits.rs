@@ -3,7 +3,7 @@
 use super::{ids, incoming, log, outgoing, participants, reception, repair, sync};
 
 /// Names and values; `docs/guide/sds.md` says what each bounds.
-pub const LIMITS: [(&str, usize); 18] = [
+pub const LIMITS: [(&str, usize); 17] = [
     ("ASKERS_MAX", sync::lacking::ASKERS_MAX),
     ("CONTENTS_PER_SEND_MAX", ids::CONTENTS_PER_SEND_MAX as usize),
     (
@@ -13,7 +13,6 @@ pub const LIMITS: [(&str, usize); 18] = [
     ("FINISHED_CONTENTS_MAX", outgoing::FINISHED_CONTENTS_MAX),
     ("HEADS_MAX", log::HEADS_MAX),
     ("MESSAGE_ID_BYTES_MAX", ids::MESSAGE_ID_BYTES_MAX),
-    ("ORIGINAL_BYTES_MAX", log::ORIGINAL_BYTES_MAX),
     ("PARTICIPANTS_MAX", participants::PARTICIPANTS_MAX),
     (
         "PARTICIPANTS_PER_SEND_MAX",

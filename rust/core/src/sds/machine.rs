@@ -176,7 +176,7 @@ impl Machine {
         Ok(Machine {
             channel_id: channel_id.into(),
             sender_ids: SenderIds::default(),
-            log: Log::new(config.log_messages_max),
+            log: Log::new(config.log_messages_max, config.log_bytes_max),
             heads: Heads::new(config.by_send()),
             began: lamport.epoch(now),
             lamport,

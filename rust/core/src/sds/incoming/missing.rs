@@ -317,7 +317,7 @@ mod tests {
                 send.dependents.insert(self.sends.insert(named("after")));
             }
             if held {
-                let mut log = crate::sds::log::Log::new(1);
+                let mut log = crate::sds::log::Log::of(1);
                 send.contents
                     .push(log.add(Name::new("held"), "alice".into(), 0, None, 0).0);
             }

@@ -214,7 +214,7 @@ mod tests {
 
     /// Alice's content "one" is held.
     fn holding(lamport: u64, is_kept: bool) -> (Log, EntryRef) {
-        let mut log = Log::new(10);
+        let mut log = Log::of(10);
         let (held, _) = log.add(Name::new(ID), "alice".into(), lamport, None, 0);
         if is_kept {
             log.keep_original(held, message("alice", b"one"));

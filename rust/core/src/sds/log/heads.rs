@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn heads_are_found_however_many_there_are() {
-        let mut log = Log::new(1_000);
+        let mut log = Log::of(1_000);
         let mut heads = Heads::new(false);
         let mut expected: Vec<String> = Vec::new();
         for number in 0..3 * COMPARED_MAX {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_send_is_one_head_whichever_of_its_contents_stands_for_it() {
-        let mut log = Log::new(10);
+        let mut log = Log::of(10);
         let mut heads = Heads::new(true);
         let ids = [0, 1].map(|ordinal| content_id(SEND, ordinal));
         let [first, second] = ids.clone().map(|id| held(&mut log, id));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn whoever_names_a_content_follows_its_send() {
-        let mut log = Log::new(10);
+        let mut log = Log::of(10);
         let mut heads = Heads::new(true);
         let entry = held(&mut log, content_id(SEND, 1));
         heads.deliver(&log, entry, &[]);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_the_oldest_head_goes() {
-        let mut log = Log::new(2 * HEADS_MAX);
+        let mut log = Log::of(2 * HEADS_MAX);
         let mut heads = Heads::new(false);
         let ids = (0..=HEADS_MAX).map(|number| Name::new(&number.to_string()));
         let entries: Vec<_> = ids.map(|id| held(&mut log, id)).collect();

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 pub use entry::{Entry, EntryRef};
 pub use heads::{HEADS_MAX, Heads};
-pub use originals::ORIGINAL_BYTES_MAX;
 use originals::Originals;
 
 use super::index::Index;
@@ -50,8 +49,8 @@ pub struct Log {
 pub type Forgotten = [Option<(Entry, EntryRef)>; FORGOTTEN_AT_ONCE];
 
 impl Log {
-    /// An empty log that keeps `entries_max` entries.
-    pub fn new(entries_max: usize) -> Self {
+    /// An empty log that keeps `entries_max` entries, and `bytes_max` bytes of messages to answer others with.
+    pub fn new(entries_max: usize, bytes_max: usize) -> Self {
         Log {
             entries_max,
             entries: Slab::default(),
@@ -59,11 +58,17 @@ impl Log {
             sequence: 0,
             arrival: VecDeque::new(),
             ordered: VecDeque::new(),
-            originals: Originals::default(),
+            originals: Originals::new(bytes_max),
             histories: 0,
             changed: Vec::new(),
             forgotten: Vec::new(),
         }
+    }
+
+    /// An empty log that keeps `entries_max` entries, and bytes enough.
+    #[cfg(test)]
+    pub fn of(entries_max: usize) -> Self {
+        Log::new(entries_max, crate::sds::Config::example().log_bytes_max)
     }
 
     /// Entries held.
@@ -443,6 +448,8 @@ mod tests {
     use super::*;
     use crate::sds::incoming::IncomingSend;
 
+    const BYTES_MAX: usize = 32 << 20;
+
     fn add(log: &mut Log, message_id: &str, lamport: u64) -> EntryRef {
         log.add(Name::new(message_id), "alice".into(), lamport, None, 0)
             .0
@@ -467,7 +474,7 @@ mod tests {
         // Every order in which the seven may be delivered that a step through them gives, both ways.
         for step in 1..sorted.len() {
             for first in 0..sorted.len() {
-                let mut log = Log::new(10);
+                let mut log = Log::of(10);
                 for place in 0..sorted.len() {
                     let (id, lamport) = sorted[(first + place * step) % sorted.len()];
                     let entry = add(&mut log, id, lamport);
@@ -484,7 +491,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_stored_anew_where_its_place_in_the_order_changes() {
-        let mut log = Log::new(10);
+        let mut log = Log::of(10);
         let entry = add(&mut log, "one", 1);
         let mut stored = |change: &dyn Fn(&mut Log)| {
             change(&mut log);
@@ -505,7 +512,7 @@ mod tests {
 
     #[test]
     fn what_was_stored_is_ordered_and_stored_anew_where_it_changes() {
-        let mut log = Log::new(10);
+        let mut log = Log::of(10);
         let entries = (1..).zip([("b", 2), ("a", 2), ("c", 1), ("waits", 1)]);
         let entries = entries.map(|(sequence, (id, lamport))| {
             let mut entry = Entry::new(Name::new(id), "alice".into(), lamport, sequence, 0);
@@ -529,7 +536,7 @@ mod tests {
 
     #[test]
     fn what_came_first_is_forgotten_unless_its_send_waits() {
-        let mut log = Log::new(2);
+        let mut log = Log::of(2);
         let waiting = add(&mut log, "waits", 1);
         let send = IncomingSend::new(Name::new("s"), Name::new("s"), "alice".into(), 0);
         log.get_mut(waiting).unwrap().send = Some(Slab::default().insert(send));
@@ -551,7 +558,7 @@ mod tests {
     #[test]
     fn a_message_of_ours_that_is_stored_already_is_not_stored_again() {
         for is_stored in [false, true] {
-            let mut log = Log::new(10);
+            let mut log = Log::of(10);
             add(&mut log, "ours", 1);
             log.keep_own(&Name::new("ours"), vec![7; 10].into(), is_stored);
             let mut stored = 0;
@@ -563,7 +570,7 @@ mod tests {
     #[test]
     fn what_left_the_log_has_no_place_in_its_order() {
         for is_refused in [false, true] {
-            let mut log = Log::new(4);
+            let mut log = Log::of(4);
             for (id, lamport) in [("c", 1), ("d", 2), ("b", 1)] {
                 let entry = add(&mut log, id, lamport);
                 log.deliver(entry);
@@ -586,13 +593,13 @@ mod tests {
     #[test]
     fn the_oldest_messages_make_room_for_new_ones() {
         const COUNT_MAX: usize = 32;
-        let large = Octets::from(vec![0; ORIGINAL_BYTES_MAX / COUNT_MAX]);
-        let mut log = Log::new(1_000);
+        let large = Octets::from(vec![0; BYTES_MAX / COUNT_MAX]);
+        let mut log = Log::new(1_000, BYTES_MAX);
         for number in 0..COUNT_MAX as u64 {
             let entry = add(&mut log, &number.to_string(), 1);
             log.keep_original(entry, large.clone());
         }
-        assert_eq!(log.original_bytes(), ORIGINAL_BYTES_MAX);
+        assert_eq!(log.original_bytes(), BYTES_MAX);
         assert_eq!(log.originals().count(), COUNT_MAX);
         // Of the two oldest one is held by the log no longer.
         log.withdraw(b"0");
@@ -601,17 +608,17 @@ mod tests {
             let entry = add(&mut log, number, 1);
             log.keep_original(entry, large.clone());
             assert!(log.original(gone.as_bytes()).is_none());
-            assert_eq!(log.original_bytes(), ORIGINAL_BYTES_MAX);
+            assert_eq!(log.original_bytes(), BYTES_MAX);
             assert_eq!(log.originals().count(), COUNT_MAX);
         }
         let entry = add(&mut log, "largest", 1);
-        log.keep_original(entry, vec![0; ORIGINAL_BYTES_MAX].into());
+        log.keep_original(entry, vec![0; BYTES_MAX].into());
         assert_eq!(
             log.originals().map(|id| &**id).collect::<Vec<_>>(),
             ["largest"]
         );
         let entry = add(&mut log, "too large", 1);
-        log.keep_original(entry, vec![0; ORIGINAL_BYTES_MAX + 1].into());
+        log.keep_original(entry, vec![0; BYTES_MAX + 1].into());
         assert_eq!(log.originals().count(), 1);
         log.forget_original(&Name::new("largest"));
         assert_eq!((log.originals().count(), log.original_bytes()), (0, 0));
@@ -624,7 +631,7 @@ mod tests {
         const BYTES: usize = 2_000;
         let message = |number: usize| Octets::from(vec![number as u8; BYTES]);
         for are_pushed_out in [false, true] {
-            let mut log = Log::new(COUNT + 1);
+            let mut log = Log::new(COUNT + 1, BYTES_MAX);
             let entries = (0..COUNT).map(|number| add(&mut log, &number.to_string(), 1));
             let entries: Vec<_> = entries.collect();
             let (stay, go): (Vec<_>, Vec<_>) = (0..COUNT).partition(|number| number % STAYS == 0);
@@ -636,7 +643,7 @@ mod tests {
             let room = log.originals.packed_room();
             if are_pushed_out {
                 let entry = add(&mut log, "large", 1);
-                let bytes = ORIGINAL_BYTES_MAX - stay.len() * BYTES;
+                let bytes = BYTES_MAX - stay.len() * BYTES;
                 log.keep_original(entry, vec![0; bytes].into());
             } else {
                 for number in go {
@@ -653,8 +660,8 @@ mod tests {
 
     #[test]
     fn a_message_that_is_apart_again_goes_in_its_turn() {
-        let quarters = |count| Octets::from(vec![0; count * (ORIGINAL_BYTES_MAX / 4)]);
-        let mut log = Log::new(10);
+        let quarters = |count| Octets::from(vec![0; count * (BYTES_MAX / 4)]);
+        let mut log = Log::new(10, BYTES_MAX);
         let keep = |log: &mut Log, id: &str, count| {
             let entry = add(log, id, 1);
             log.keep_original(entry, quarters(count));
@@ -675,7 +682,7 @@ mod tests {
     /// The message of an entry is stored. How many records of messages are written and deleted when that
     /// changes.
     fn records_of(change: impl Fn(&mut Log, EntryRef)) -> (usize, usize) {
-        let mut log = Log::new(1);
+        let mut log = Log::of(1);
         let entry = add(&mut log, "kept", 1);
         log.keep_original(entry, vec![7; 10].into());
         log.poll_persist(|_| {});
@@ -734,9 +741,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_stored_is_what_is_held(steps in vec((0_u8..10, 0_u8..12, 0_usize..4), 1..300)) {
-            let sizes = [1, 5_000, ORIGINAL_BYTES_MAX / 3, ORIGINAL_BYTES_MAX / 2];
+            let sizes = [1, 5_000, BYTES_MAX / 3, BYTES_MAX / 2];
             let messages = sizes.map(|size| Octets::from(vec![0; size]));
-            let mut log = Log::new(5);
+            let mut log = Log::new(5, BYTES_MAX);
             let mut stored = Stored::default();
             for (number, (step, id, size)) in steps.into_iter().enumerate() {
                 let (id, message) = (Name::new(&id.to_string()), messages[size].clone());
@@ -772,7 +779,7 @@ mod tests {
                     .map(|id| (id.clone(), log.original(id.as_bytes()).unwrap().len()))
                     .collect();
                 prop_assert_eq!(log.original_bytes(), held.values().sum::<usize>());
-                prop_assert!(log.original_bytes() <= ORIGINAL_BYTES_MAX);
+                prop_assert!(log.original_bytes() <= BYTES_MAX);
                 prop_assert_eq!(log.originals().count(), held.len());
                 if step > 7 {
                     prop_assert_eq!(&stored.messages, &held);

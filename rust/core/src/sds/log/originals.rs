@@ -13,14 +13,13 @@ use crate::sds::octets::Octets;
 use crate::sds::queue;
 use crate::sds::slab::Slab;
 
-/// Bytes kept, over all messages; beyond them the oldest go.
-pub const ORIGINAL_BYTES_MAX: usize = 32 << 20;
 /// What is gone from the order may take this much room beyond what is kept.
 const STALE_MIN: usize = 64;
 
 /// Which messages are kept. Where that of a log entry is stands in the entry.
-#[derive(Default)]
 pub struct Originals {
+    /// Bytes kept at most, over all messages; beyond them the oldest go.
+    bytes_max: usize,
     size_bytes: usize,
     count: usize,
     next_serial: u32,
@@ -47,6 +46,22 @@ impl std::fmt::Debug for Originals {
 }
 
 impl Originals {
+    /// None, of which so many bytes are kept at most.
+    pub fn new(bytes_max: usize) -> Self {
+        Originals {
+            bytes_max,
+            size_bytes: 0,
+            count: 0,
+            next_serial: 0,
+            whole: Slab::default(),
+            packed: Pages::default(),
+            apart: HashMap::default(),
+            apart_by_serial: HashMap::default(),
+            order: VecDeque::new(),
+            changed: LinkedHashSet::new(),
+        }
+    }
+
     /// The message of an id whose entry the log does not hold.
     pub fn apart(&self, message_id: &[u8]) -> Option<&Octets> {
         if self.apart.is_empty() {
@@ -97,7 +112,7 @@ impl Originals {
     ) -> bool {
         let held = &mut entries[entry];
         let known = held.original.is_some() || self.apart(held.message_id.as_bytes()).is_some();
-        if message.len() > ORIGINAL_BYTES_MAX || known {
+        if message.len() > self.bytes_max || known {
             return false;
         }
         self.next_serial = self.next_serial.wrapping_add(1);
@@ -108,7 +123,7 @@ impl Originals {
         held.original_paired = new;
         held.original_new = new;
         queue::push(&mut self.order, (self.next_serial, entry.slot()));
-        while self.size_bytes > ORIGINAL_BYTES_MAX
+        while self.size_bytes > self.bytes_max
             && let Some((serial, slot)) = self.order.pop_front()
         {
             self.drop_surplus(entries, serial, slot);

@@ -305,7 +305,7 @@ mod tests {
 
     /// Of bob, who holds alice's message.
     fn holding() -> (Answering, Log) {
-        let mut log = Log::new(10);
+        let mut log = Log::of(10);
         let (held, _) = log.add(Name::new(ID), "alice".into(), 1, None, 0);
         log.keep_original(held, vec![7; 10].into());
         (of_bob(), log)
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn of_what_others_ask_and_answer_the_oldest_is_forgotten_first() {
         let count = REPAIR_BUFFER_MAX + 1;
-        let (mut log, mut answering) = (Log::new(count), of_bob());
+        let (mut log, mut answering) = (Log::of(count), of_bob());
         let names: Vec<Name> = (0..count)
             .map(|number| Name::from(format!("held {number}")))
             .collect();
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn what_is_stood_by_for_longest_is_forgotten_first() {
         let count = REPAIR_BUFFER_MAX + 1;
-        let (mut log, mut answering) = (Log::new(count), of_bob());
+        let (mut log, mut answering) = (Log::of(count), of_bob());
         let names: Vec<Name> = (0..count)
             .map(|number| Name::from(format!("held {number}")))
             .collect();
@@ -620,7 +620,7 @@ mod tests {
         let ids: Vec<String> = (0..3 * REPAIR_BUFFER_MAX)
             .map(|number| format!("held {number}"))
             .collect();
-        let mut log = Log::new(ids.len());
+        let mut log = Log::of(ids.len());
         for id in &ids {
             let (held, _) = log.add(Name::new(id), "alice".into(), 1, None, 0);
             log.keep_original(held, vec![7; 10].into());

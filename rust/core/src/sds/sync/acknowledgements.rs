@@ -435,7 +435,7 @@ mod tests {
 
     impl Bob {
         fn new() -> Self {
-            Bob::with(Log::new(10_000))
+            Bob::with(Log::of(10_000))
         }
 
         fn with(log: Log) -> Self {
@@ -599,7 +599,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_owed_in_the_next_life_in_the_order_in_which_it_came() {
-        let mut log = Log::new(10);
+        let mut log = Log::of(10);
         let numbers = [("a", 3), ("b", 6), ("c", 2), ("d", 0), ("e", 4)];
         let [a, b, c, d, e] = numbers.map(|(id, number)| {
             let (entry, _) = log.add(Name::new(id), "alice".into(), 1, None, 0);

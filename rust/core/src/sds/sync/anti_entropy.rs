@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_gap_is_found_behind_a_thousand_messages_once_a_second() {
         let config = Config::example();
-        let mut log = Log::new(10 * HELD);
+        let mut log = Log::of(10 * HELD);
         let mut filter = FilterSchedule::new(&config);
         for number in 0..HELD {
             log.add(name(number), "alice".into(), number as u64, None, 0);
@@ -263,7 +263,7 @@ mod tests {
 
     /// When an entry is named that somebody lacks whatever is said, within 100 s.
     fn named_ms(config: &Config) -> Vec<i64> {
-        let mut log = Log::new(HELD);
+        let mut log = Log::of(HELD);
         let mut filter = FilterSchedule::new(config);
         for number in 0..2 {
             log.add(name(number), "alice".into(), number as u64, None, 0);
@@ -297,7 +297,7 @@ mod tests {
             bloom_filter_capacity: 500,
             ..Config::example()
         };
-        let mut log = Log::new(10 * HELD);
+        let mut log = Log::of(10 * HELD);
         for number in 0..HELD {
             log.add(name(number), "alice".into(), number as u64, None, 0);
         }

@@ -363,7 +363,7 @@ mod tests {
 
     /// In which intervals a filter leaves while a content of which numbers tell comes in each third of one.
     fn left(members: usize, intervals: i64) -> Vec<i64> {
-        let (mut schedule, log) = (schedule(), Log::new(10));
+        let (mut schedule, log) = (schedule(), Log::of(10));
         let mut left = Vec::new();
         for third in 0..=3 * intervals {
             let now = at(third * INTERVAL_MS / 3);
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_leaves_on_a_sync_though_a_content_just_had_it() {
-        let (mut schedule, log) = (schedule(), Log::new(10));
+        let (mut schedule, log) = (schedule(), Log::of(10));
         schedule.insert(Name::new("content"));
         schedule.take(at(0), true, &log, &|_| false);
         schedule.insert(Name::new("another"));

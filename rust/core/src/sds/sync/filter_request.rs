@@ -152,7 +152,7 @@ mod tests {
             ..Config::example()
         };
         let mut filter = FilterSchedule::new(&config);
-        let log = Log::new(10);
+        let log = Log::of(10);
         let now = Now {
             monotonic_ms: 0,
             epoch_ms: 1_760_000_000_000,
