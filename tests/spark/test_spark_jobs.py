@@ -235,9 +235,9 @@ def test_a_stream_by_spark_submit_ends_when_told(tmp_path: Path) -> None:
 
 
 UNREADABLE = {
-    "no such directory": ("nothing", (), "[PATH_NOT_FOUND]"),
-    "no files": ("empty", (), "the input has no Parquet files"),
-    "no Parquet": ("text.parquet", (), "Could not read footer"),
+    "no such directory": ("nothing", (), "is not there: give a directory"),
+    "no files": ("empty", (), "has no Parquet files: give a directory"),
+    "no Parquet": ("text.parquet", (), "is no Parquet file, or damaged"),
     "an output that exists": (
         "in.parquet",
         ("--payload", "payload"),

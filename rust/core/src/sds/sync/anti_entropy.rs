@@ -15,7 +15,8 @@ pub const REVIEWED_MAX: usize = 1_000;
 /// takes milliseconds, and anybody may send filters.
 const REVIEWED_DEEP_MAX: usize = 10_000;
 const REVIEWED_DEEP_AGAIN_MS: i64 = 1_000;
-/// An entry that was named is not named again before this, doubled with every time that did not help.
+/// An entry that was named is not named again before this, doubled with every time that did not help; for the first time
+/// sooner, where filters are said more often.
 const NAMED_AGAIN_MS: i64 = 30_000;
 const DOUBLINGS_MAX: u32 = 16;
 const SAMPLES: usize = 3;
@@ -53,7 +54,7 @@ impl AntiEntropy {
             prompt: config.acknowledgement_sync || config.enable_repair,
             settle_ms: config.settle_ms(),
             window_ms: config.window_ms(),
-            // Where filters are said more often, the next one is answered: the naming may have been lost.
+            // The next filter is answered: the naming may have been lost.
             named_again_ms: match config.bloom_interval_ms {
                 interval_ms @ 1..NAMED_AGAIN_MS => interval_ms / 2,
                 _ => NAMED_AGAIN_MS,
@@ -107,9 +108,10 @@ impl AntiEntropy {
             };
             let again = match self.named.get(&held.message_id) {
                 None => true,
+                Some((named_ms, 1)) => monotonic_ms - named_ms >= self.named_again_ms,
                 Some((named_ms, times)) => {
                     let doublings = (times - 1).min(DOUBLINGS_MAX);
-                    monotonic_ms - named_ms >= self.named_again_ms << doublings
+                    monotonic_ms - named_ms >= NAMED_AGAIN_MS << doublings
                 }
             };
             if again {
@@ -247,9 +249,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_named_in_vain_is_named_again_at_growing_distances() {
+    fn what_was_named_in_vain_is_named_to_the_next_filter_and_then_at_growing_distances() {
         for (bloom_interval_ms, expected) in [
-            (12_000, vec![0, 6_000, 18_000, 42_000, 90_000]),
+            (12_000, vec![0, 6_000, 66_000]),
             (30_000, vec![0, 30_000, 90_000]),
             (0, vec![0, 30_000, 90_000]),
         ] {
