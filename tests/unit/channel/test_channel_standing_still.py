@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from channel_world import World, run_world
+from manual_clock import ManualClock
 
 from shardwire.channel.awake_clock import STOOD_MS_MIN, AwakeClock
 from shardwire.config import ChannelConfig
@@ -47,19 +48,6 @@ def test_what_somebody_lacked_when_it_was_stopped_is_asked_for_and_comes_in_orde
         assert world.of("bob", IrretrievableMessageEvent) == []
 
     run_world(scenario)
-
-
-class ManualClock:
-    ms = 0
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-    def epoch_ms(self) -> int:
-        return self.ms
-
-    def epoch_ns(self) -> int:
-        return self.ms * 1_000_000
 
 
 def test_time_passes_but_for_what_a_timer_is_late() -> None:

@@ -26,6 +26,16 @@ async def split_network(world: World, seed: int = 7, loss: float = 0.0) -> None:
         await world.node(relay)
 
 
+async def go_on_without_bob(world: World, config: ChannelConfig) -> None:
+    """Alice, Bob and Carol know each other, and Bob goes away."""
+    await split_network(world)
+    for name in ("alice", "bob", "carol"):
+        await world.join(name, config)
+    await world.channels["alice"].send(b"before")
+    await asyncio.sleep(20)
+    world.nodes["bob"].go_offline()
+
+
 @pytest.mark.parametrize(
     ("members", "missed", "loss"),
     [
@@ -62,12 +72,7 @@ def test_a_large_message_is_repaired_as_quickly() -> None:
     message = bytes(500_000)
 
     async def scenario(world: World) -> None:
-        await split_network(world)
-        for name in ("alice", "bob", "carol"):
-            await world.join(name, config)
-        await world.channels["alice"].send(b"before")
-        await asyncio.sleep(20)
-        world.nodes["bob"].go_offline()
+        await go_on_without_bob(world, config)
         request_id = await world.channels["alice"].send(message)
         assert await world.channels["alice"].delivered(request_id) == {"carol"}
         await asyncio.sleep(AWAY_S)
@@ -160,12 +165,7 @@ def test_others_answer_with_as_many_bytes_as_they_keep(log_bytes_max: int, has_a
     config = ChannelConfig.logos(sds=SdsConfig(log_bytes_max=log_bytes_max)).without_store(members=3)
 
     async def scenario(world: World) -> None:
-        await split_network(world)
-        for name in ("alice", "bob", "carol"):
-            await world.join(name, config)
-        await world.channels["alice"].send(b"before")
-        await asyncio.sleep(20)
-        world.nodes["bob"].go_offline()
+        await go_on_without_bob(world, config)
         missed = [bytes([number]) * 10_000 for number in range(30)]
         for message in missed:
             await world.channels["alice"].send(message)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from manual_clock import ManualClock
 
 from shardwire._native import ChangedRecords
 from shardwire.channel.awake_clock import AwakeClock
@@ -32,22 +33,6 @@ from shardwire.sds import Now
 INPUT_MS = 4
 
 
-class SlowClock:
-    """A clock on which nothing but inputs takes time."""
-
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-    def epoch_ms(self) -> int:
-        return self.ms
-
-    def epoch_ns(self) -> int:
-        return self.ms * 1_000_000
-
-
 async def pass_turns() -> None:
     for _ in range(200):
         await asyncio.sleep(0)
@@ -58,7 +43,7 @@ def arrival() -> Arrival:
 
 
 def driver_on(
-    clock: SlowClock,
+    clock: ManualClock,
     take_in: Callable[[Sequence[Arrival], Now], None],
     process_task_min_elapse_ms: int = 0,
     *,
@@ -81,7 +66,7 @@ def driver_on(
 @pytest.mark.parametrize("process_task_min_elapse_ms", [0, 1_000])
 @pytest.mark.parametrize("received", [False, True])
 def test_others_have_the_loop_between_slow_inputs(received: bool, process_task_min_elapse_ms: int) -> None:
-    clock = SlowClock()
+    clock = ManualClock()
     # After which input others had the loop.
     turns: list[int] = []
     applied: list[int] = []
@@ -121,7 +106,7 @@ def test_others_have_the_loop_between_slow_inputs(received: bool, process_task_m
 
 
 def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
-    clock = SlowClock()
+    clock = ManualClock()
     # The time on the clock when others had the loop.
     turns_ms: list[int] = []
 
@@ -163,7 +148,7 @@ def test_what_is_applied_at_once_leaves_others_their_turn() -> None:
     applied: list[int] = []
 
     async def main(input_ms: int) -> int:
-        clock = SlowClock()
+        clock = ManualClock()
         applied.clear()
         driver = driver_on(clock, lambda arrivals, now: None, is_immediate=True)
 
@@ -193,7 +178,7 @@ def test_what_is_applied_at_once_comes_behind_what_is_ahead(ahead: int, input_ms
     applied: list[int] = []
 
     async def main() -> int:
-        clock = SlowClock()
+        clock = ManualClock()
         driver = driver_on(clock, lambda arrivals, now: None, is_immediate=True)
 
         def input_of(number: int) -> Callable[[Now], None]:
@@ -226,7 +211,7 @@ def test_what_is_applied_at_once_comes_behind_what_is_ahead(ahead: int, input_ms
 
 def test_what_an_input_ahead_raises_ends_the_driver_and_not_who_comes_behind_it() -> None:
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: None, is_immediate=True)
+        driver = driver_on(ManualClock(), lambda arrivals, now: None, is_immediate=True)
         applied: list[Now] = []
 
         def fail(now: Now) -> None:
@@ -242,7 +227,7 @@ def test_what_an_input_ahead_raises_ends_the_driver_and_not_who_comes_behind_it(
 
 
 def test_cheap_messages_are_taken_in_together_and_costly_ones_alone() -> None:
-    clock = SlowClock()
+    clock = ManualClock()
     batches: list[int] = []
     cost_ms = 0
 
@@ -277,7 +262,7 @@ def test_nothing_is_applied_at_once_where_it_has_to_become_durable() -> None:
     applied: list[Now] = []
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: None, 0)
+        driver = driver_on(ManualClock(), lambda arrivals, now: None, 0)
         driver.apply(applied.append)
         assert not applied
         task = asyncio.create_task(driver.run())
@@ -293,7 +278,7 @@ def test_messages_of_many_bytes_are_taken_in_by_few() -> None:
     batches: list[int] = []
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: batches.append(len(arrivals)), 0)
+        driver = driver_on(ManualClock(), lambda arrivals, now: batches.append(len(arrivals)), 0)
         for _ in range(40):
             driver.post_received(Arrival(bytes(BATCH_BYTES_MAX // 2), b"hash", 0, None, False))
         task = asyncio.create_task(driver.run())
@@ -313,7 +298,7 @@ def test_what_has_no_room_waits_until_something_was_taken_in() -> None:
     taken: list[int] = []
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: taken.append(len(arrivals)), 0)
+        driver = driver_on(ManualClock(), lambda arrivals, now: taken.append(len(arrivals)), 0)
         # Room comes again as often as it was lacking.
         for round_ in range(3):
             for _ in range(4):
@@ -339,7 +324,7 @@ def test_closing_lets_go_of_who_waits_for_room_and_takes_nothing_in() -> None:
     taken: list[Sequence[Arrival]] = []
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: taken.append(arrivals), 0)
+        driver = driver_on(ManualClock(), lambda arrivals, now: taken.append(arrivals), 0)
         for _ in range(4):
             driver.post_received(large())
         waiting = driver.post_received(large())
@@ -358,7 +343,7 @@ def test_what_comes_after_the_end_is_not_applied() -> None:
     applied: list[Now] = []
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: None, is_immediate=True)
+        driver = driver_on(ManualClock(), lambda arrivals, now: None, is_immediate=True)
         driver.close()
         await driver.run()
         driver.apply(applied.append)
@@ -371,7 +356,7 @@ def test_what_comes_after_the_end_is_not_applied() -> None:
 
 def test_an_end_from_outside_lets_go_of_who_waits_for_a_cycle() -> None:
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: None, 0)
+        driver = driver_on(ManualClock(), lambda arrivals, now: None, 0)
         task = asyncio.create_task(driver.run())
         await pass_turns()
         flushing = asyncio.create_task(driver.flush())
@@ -386,7 +371,7 @@ def test_a_flush_waits_for_all_that_was_posted_before_it() -> None:
     applied: list[Now] = []
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: None, 0)
+        driver = driver_on(ManualClock(), lambda arrivals, now: None, 0)
         task = asyncio.create_task(driver.run())
         for _ in range(3 * INPUTS_PER_CYCLE_MAX):
             driver.post(applied.append)
@@ -399,7 +384,7 @@ def test_a_flush_waits_for_all_that_was_posted_before_it() -> None:
 
 
 def test_a_message_whose_time_has_come_wakes_the_driver_by_itself() -> None:
-    clock = SlowClock()
+    clock = ManualClock()
     taken: list[int] = []
 
     async def main() -> None:
@@ -428,7 +413,7 @@ def test_no_cycle_takes_in_more_than_one_commit_is_to_cover() -> None:
         taken += len(arrivals)
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), take_in, handle_time=lambda now: after_cycles.append(taken))
+        driver = driver_on(ManualClock(), take_in, handle_time=lambda now: after_cycles.append(taken))
         for _ in range(3 * INPUTS_PER_CYCLE_MAX):
             driver.post_received(arrival())
         task = asyncio.create_task(driver.run())
@@ -446,7 +431,7 @@ def test_what_comes_while_a_batch_is_taken_in_waits_for_its_own_time() -> None:
 
     async def main() -> None:
         clock = running_clock()
-        slow = SlowClock()
+        slow = ManualClock()
         slow.ms = clock.monotonic_ms()
 
         def take_in(arrivals: Sequence[Arrival], now: Now) -> None:
@@ -480,7 +465,7 @@ def test_messages_that_wait_for_their_time_wake_nobody() -> None:
             nonlocal cycles
             cycles += 1
 
-        driver = driver_on(SlowClock(), lambda arrivals, now: None, 60_000, handle_time=count)
+        driver = driver_on(ManualClock(), lambda arrivals, now: None, 60_000, handle_time=count)
         task = asyncio.create_task(driver.run())
         driver.post_received(arrival())
         await pass_turns()
@@ -499,7 +484,7 @@ def test_all_that_was_posted_before_the_end_is_applied() -> None:
     applied: list[Now] = []
 
     async def main() -> None:
-        driver = driver_on(SlowClock(), lambda arrivals, now: None)
+        driver = driver_on(ManualClock(), lambda arrivals, now: None)
         for _ in range(3 * INPUTS_PER_CYCLE_MAX):
             driver.post(applied.append)
         driver.close()
@@ -605,7 +590,7 @@ def test_what_is_applied_at_once_leaves_in_the_turn_of_the_driver() -> None:
     storing = Storing()
 
     async def main() -> None:
-        driver = storing.driver(SlowClock(), is_immediate=True)
+        driver = storing.driver(ManualClock(), is_immediate=True)
         for _ in range(3):
             driver.apply(lambda now: None)
         assert storing.may_transmit == [False] * 3
