@@ -471,13 +471,19 @@ fn what_is_yet_to_be_made_of_a_send_names_no_cancelled_one_in_the_next_life_eith
     }
 }
 
-#[test]
-fn what_has_left_and_is_repeated_names_a_cancelled_send_still() {
+/// Of two sends the later one, of so many contents, begins to leave first.
+fn where_the_other_leaves(count: u32) -> (Alice, Vec<Transmit>) {
     let mut alice = Alice::new();
     alice.submit(ONE, 1, 0);
-    alice.submit(OTHER, 1, 0);
+    alice.submit(OTHER, count, 0);
     let held = alice.poll();
     assert!(alice.channel.leave(held[1].transmit_id, 0));
+    (alice, held)
+}
+
+#[test]
+fn what_has_left_and_is_repeated_names_a_cancelled_send_still() {
+    let (mut alice, held) = where_the_other_leaves(1);
     alice.propagated(held[1].transmit_id);
     let due_in_ms = alice.wake_in_ms().expect("it is sent again");
     alice.wait(due_in_ms);
@@ -492,11 +498,7 @@ fn what_has_left_and_is_repeated_names_a_cancelled_send_still() {
 
 #[test]
 fn what_has_left_in_part_names_a_cancelled_send_still() {
-    let mut alice = Alice::new();
-    alice.submit(ONE, 1, 0);
-    alice.submit(OTHER, 2, 0);
-    let held = alice.poll();
-    assert!(alice.channel.leave(held[1].transmit_id, 0));
+    let (mut alice, held) = where_the_other_leaves(2);
     assert!(alice.channel.cancel("r1").unwrap().0);
     assert!(alice.channel.leave(held[2].transmit_id, 0));
     assert_eq!(alice.poll(), []);
