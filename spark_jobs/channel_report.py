@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import functions as F
 
@@ -80,23 +82,25 @@ def report(options: argparse.Namespace) -> int:
         )
         if options.dry_run:
             return tell_dry_run(NAME, source, found.messages, options)
-        # Every answer starts from these rows.
-        found.messages.cache()
+        found.decoded.persist()
         try:
             with files.staged():
+                written: dict[str, Any] = {}
                 for name in ANSWERS:
                     spark.sparkContext.setJobDescription(f"shardwire: {NAME}: write {name}")
-                    files.write(getattr(found, name).write, f"result/{name}")
+                    answer = getattr(found, name)
+                    files.write(answer.write, f"result/{name}")
+                    written[name] = spark.read.schema(answer.schema).parquet(files.path(f"result/{name}"))
+                spark.sparkContext.setJobDescription(f"shardwire: {NAME}: count what was written")
+                sums = [F.sum(name) for name in ("messages", "repeats", "bytes", "content_bytes")]
+                messages, repeats, size, content = (value or 0 for value in written["overhead"].agg(*sums).collect()[0])
+                gaps = {row["state"]: row["count"] for row in written["gaps"].groupBy("state").count().collect()}
+                unread = written["unread"].agg(sums[0]).collect()[0][0] or 0
                 if options.picture is not None:
-                    found.plot(options.picture)
+                    replace(found, **written).plot(options.picture)
                 files.publish("result")
         finally:
-            found.messages.unpersist()
-        written = {name: spark.read.parquet(f"{options.output}/{name}") for name in ANSWERS}
-        totals = written["overhead"].agg(F.sum("messages"), F.sum("repeats"), F.sum("bytes"), F.sum("content_bytes"))
-        messages, repeats, size, content = (value or 0 for value in totals.collect()[0])
-        gaps = {row["state"]: row["count"] for row in written["gaps"].groupBy("state").count().collect()}
-        unread = written["unread"].agg(F.coalesce(F.sum("messages"), F.lit(0))).collect()[0][0]
+            found.decoded.unpersist()
         values = {
             "messages": messages,
             "repeats": repeats,

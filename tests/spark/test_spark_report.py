@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,11 +45,13 @@ TRAFFIC = [
 
 def test_every_answer(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(5 * 60_000 * MS + at * MS, message) for at, message in TRAFFIC] + [(1, b"\xff"), (2, None)]
-    df = spark.createDataFrame(rows, "timestamp bigint, payload binary").repartition(3)
+    spark.createDataFrame(rows, "timestamp bigint, payload binary").repartition(3).write.parquet(str(tmp_path / "in"))
     # As `reconstruct` names the layers of the same archive.
-    report = channel_report(df, unwrap=["sds"])
-    # Every answer starts from these rows.
-    report.messages.cache()
+    report = channel_report(spark.read.parquet(str(tmp_path / "in")), unwrap=["sds"])
+    report.decoded.persist()
+    assert report.decoded.count() == len(TRAFFIC) + 1
+    # Every answer starts from those rows: none reads the archive again.
+    shutil.rmtree(tmp_path / "in")
 
     traffic = {(r["sender_id"], r["kind"], r["interval_start"] // (60_000 * MS)): r for r in report.traffic.collect()}
     assert set(traffic) == {
@@ -84,6 +87,7 @@ def test_every_answer(spark: SparkSession, tmp_path: Path) -> None:
     assert unread["messages"] == 1
     report.plot(tmp_path / "report.png")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+    report.decoded.unpersist()
 
 
 def texts(figure: Any) -> set[str]:

@@ -34,6 +34,8 @@ class ChannelReport:
     """Answers as lazy DataFrames; times are in ns, latencies in ms.
 
     Attributes:
+        decoded: A row a wire message, without its content. Every answer starts from these rows: `decoded.persist()`
+            where several are asked for, so that the archive is read once.
         messages: A row a transmission: sender_id, message_id, kind, timestamp, size_bytes, content_bytes, is_repeat and
             the causal history.
         traffic: By sender, kind and interval: messages, repeats, bytes, content bytes.
@@ -46,6 +48,7 @@ class ChannelReport:
         interval_ms: Width of an interval of `traffic`.
     """
 
+    decoded: DataFrame
     messages: DataFrame
     traffic: DataFrame
     overhead: DataFrame
@@ -110,22 +113,37 @@ def channel_report(
         nanoseconds_column(df, timestamp).alias("timestamp"),
     )
     unwrapped = map_in_arrow(wire, _Unwrap(steps), _UNWRAPPED)
-    decoded = unwrapped.where("payload is not null or error is not null").select(
-        decode_sds("payload", wire_format).alias("message"),
-        "timestamp",
-        "error",
-        F.length("payload").alias("size_bytes"),
-    )
-    unread = decoded.select(F.coalesce("error", "message.error").alias("reason")).where("reason is not null")
-    messages = _messages(decoded.where("error is null and message.kind is not null"))
+    decoded = _decoded(unwrapped.where("payload is not null or error is not null"), wire_format)
+    messages = _messages(decoded.where("kind is not null"))
+    unread = decoded.where("reason is not null").groupBy("reason")
     return ChannelReport(
+        decoded=decoded,
         messages=messages,
         traffic=_traffic(messages, interval_ms * NANOSECONDS_PER_MILLISECOND),
         overhead=_overhead(messages),
         gaps=_gaps(messages),
         acknowledgements=_acknowledgements(messages),
-        unread=unread.groupBy("reason").agg(F.count("*").alias("messages")),
+        unread=unread.agg(F.count("*").alias("messages")),
         interval_ms=interval_ms,
+    )
+
+
+def _decoded(unwrapped: DataFrame, wire_format: SdsWireFormat) -> DataFrame:
+    is_unwrapped = F.col("error").isNull()
+    return unwrapped.select(
+        decode_sds("payload", wire_format).alias("message"),
+        "timestamp",
+        "error",
+        F.length("payload").alias("size_bytes"),
+    ).select(
+        "message.sender_id",
+        "message.message_id",
+        F.when(is_unwrapped, F.col("message.kind")).alias("kind"),
+        "timestamp",
+        "size_bytes",
+        F.coalesce(F.length("message.content"), F.lit(0)).alias("content_bytes"),
+        F.col("message.causal_history.message_id").alias("history"),
+        F.coalesce("error", "message.error").alias("reason"),
     )
 
 
@@ -133,15 +151,7 @@ def _messages(decoded: DataFrame) -> DataFrame:
     from pyspark.sql import Window
 
     earlier = Window.partitionBy("sender_id", "message_id").orderBy("timestamp")
-    return decoded.select(
-        "message.sender_id",
-        "message.message_id",
-        "message.kind",
-        "timestamp",
-        "size_bytes",
-        F.coalesce(F.length("message.content"), F.lit(0)).alias("content_bytes"),
-        F.col("message.causal_history.message_id").alias("history"),
-    ).select("*", (F.row_number().over(earlier) > 1).alias("is_repeat"))
+    return decoded.drop("reason").select("*", (F.row_number().over(earlier) > 1).alias("is_repeat"))
 
 
 def _traffic(messages: DataFrame, interval_ns: int) -> DataFrame:
