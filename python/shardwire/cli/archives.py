@@ -11,9 +11,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shardwire.cli.explanation import one_line
 from shardwire.cli.segment_files import STANDARD_STREAM, Outcome, write_output
 from shardwire.config import SegmentationConfig
-from shardwire.errors import ConfigError, MissingLibraryError, ShardwireError
+from shardwire.errors import ConfigError, ShardwireError
 
 if TYPE_CHECKING:
     from shardwire.archive.unwrap import UnwrapStep
@@ -24,23 +25,29 @@ MASTERS = re.compile(
 )
 # What names a column, in the words of the library.
 _COLUMN = re.compile(r"\b(payload|by|key|timestamp|sender)(?= names )")
+# What a job of one's own can tell Spark, and this command cannot.
+_LEAVES_OUT = re.compile(r"; \S+ leaves such files out")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class RefusedQuestionError(ConfigError):
-    """An archive cannot be asked so. As in the Spark jobs its exit code is not that of an archive with losses."""
+    """An archive gave no answer. As in the Spark jobs its exit code is not that of an archive with losses."""
 
     exit_code = 2
+
+
+class NothingReadError(ShardwireError):
+    """An archive's answer is that none of its rows can be read."""
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
     try:
         yield
-    except MissingLibraryError:
+    except (NothingReadError, BrokenPipeError):
         raise
-    except ConfigError as error:
-        told = str(error).replace("pass replace=True", "pass --overwrite")
+    except (ShardwireError, OSError) as error:
+        told = _LEAVES_OUT.sub("", one_line(error).replace("pass replace=True", "pass --overwrite"))
         raise RefusedQuestionError(_COLUMN.sub(r"--\1", told)) from error
 
 
@@ -79,8 +86,7 @@ def reconstruct_archive(
     """Writes the messages of an archive; whether none is missing, and what was found, as lines and as fields.
 
     Raises:
-        RefusedQuestionError: What `shardwire.archive.reconstruct_files` raises as `ConfigError`.
-        OSError: A file cannot be written.
+        RefusedQuestionError: What `shardwire.archive.reconstruct_files` raises; or a file cannot be written.
     """
     from shardwire.archive import reconstruct_files
     from shardwire.archive.arrow import STATUSES
@@ -153,10 +159,9 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         asked: What is asked.
 
     Raises:
-        RefusedQuestionError: What `shardwire.archive.summarize` raises as `ConfigError`; or the page exists, and is not
-            to be replaced, or is another file.
-        ShardwireError: The page is written, and no row of the archive could be read.
-        OSError: The page cannot be written.
+        RefusedQuestionError: What `shardwire.archive.summarize` raises; or the page cannot be written, or exists, and
+            is not to be replaced, or is another file.
+        NothingReadError: The page is written, and no row of the archive could be read.
     """
     from shardwire.archive import report_page, summarize
     from shardwire.archive.arrow import STATUSES
@@ -212,7 +217,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
     rows = sum(summary.unreadable.values())
     if rows and not (summary.total.segments or summary.kinds):
         reason, count = max(summary.unreadable.items(), key=itemgetter(1))
-        raise ShardwireError(
+        raise NothingReadError(
             f"none of {rows:,} rows is a segment, which is all that {str(output)!r} says; {count:,} of them: {reason}; "
             "--wire-format names the wire, --unwrap what lies around it, --channel-id the channel of a key"
         )
