@@ -24,6 +24,7 @@ from shardwire.spark.files import Files
 from shardwire.spark.job import (
     EXIT_MISSING,
     EXIT_WELL,
+    add_by_argument,
     add_config_arguments,
     add_run_arguments,
     add_unwrap_arguments,
@@ -73,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--sender", metavar="COLUMN", help="who sent each message (default: what SDS messages say)")
     parser.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
-    parser.add_argument("--by", nargs="*", default=[], metavar="COLUMN", help="columns that keep messages apart")
+    add_by_argument(parser)
     parser.add_argument(
         "--timeout-ms", type=int, default=ReassemblyLimits().timeout_ms, help="until one expires (%(default)s)"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -31,7 +32,13 @@ from shardwire.segmentation import segment
 from shardwire.spark import job_session, reconstruct_archive
 from shardwire.spark.failures import failures_told, reason_of
 from shardwire.spark.files import SinkFiles
-from shardwire.spark.job import Progress
+from shardwire.spark.job import (
+    Progress,
+    add_column_arguments,
+    add_config_arguments,
+    add_output_arguments,
+    add_unwrap_arguments,
+)
 from shardwire.spark.stream_job import secret_of
 from shardwire.spark.unfinished import unfinished_messages
 
@@ -147,7 +154,7 @@ def test_an_encrypted_archive_with_losses_by_spark_submit(tmp_path: Path) -> Non
 
 
 WRONG = {
-    "segment_messages.py": (("--segment-size-bytes", "0"), "SegmentationConfig.segment_size_bytes is 0"),
+    "segment_messages.py": (("--segment-size", "0"), "SegmentationConfig.segment_size_bytes is 0"),
     "reconstruct_messages.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
     "reconstruct_archive.py": (("--partition-by", "day"), "reconstruct_archive writes Parquet without --partition-by"),
     "channel_report.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
@@ -165,6 +172,16 @@ def test_help_and_wrong_arguments(job: str) -> None:
     assert refused.returncode == 2
     assert refused.stderr.strip().startswith(f"error: {reason}")
     assert "Traceback" not in refused.stderr
+
+
+def test_lists_are_given_one_by_one_as_on_the_command_line_or_at_once() -> None:
+    parser = argparse.ArgumentParser()
+    for add in (add_column_arguments, add_output_arguments, add_unwrap_arguments, add_config_arguments):
+        add(parser)
+    line = "out --by a --by b c --unwrap waku --unwrap sds --partition-by a --partition-by b --segment-size 64"
+    found = parser.parse_args(line.split())
+    assert (found.by, found.unwrap, found.partition_by) == (["a", "b", "c"], ["waku", "sds"], ["a", "b"])
+    assert found.segment_size_bytes == 64
 
 
 def test_every_job_has_its_test_of_arguments() -> None:

@@ -45,11 +45,18 @@ def add_column_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds which column has what."""
     group = parser.add_argument_group("columns")
     group.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
-    group.add_argument("--by", nargs="*", default=[], metavar="COLUMN", help="columns that keep messages apart")
+    add_by_argument(group)
     group.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
     group.add_argument("--timestamp", metavar="COLUMN", help="the times (default: timestamp, if it is there)")
     group.add_argument("--sender", metavar="COLUMN", help="who sent each message (default: what SDS messages say)")
     group.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
+
+
+def add_by_argument(parser: argparse._ActionsContainer) -> None:
+    """Adds the columns that keep messages apart: like every list one by one, as on the command line, or at once."""
+    parser.add_argument(
+        "--by", nargs="*", action="extend", default=[], metavar="COLUMN", help="columns that keep messages apart"
+    )
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +68,13 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
         "--output-format", type=format_of, default="parquet", metavar="NAME", help="as Spark names it (%(default)s)"
     )
     group.add_argument(
-        "--partition-by", nargs="*", default=[], metavar="COLUMN", help="columns that become directories; with "
-        "--overwrite only the directories that are written are replaced"
-    )  # fmt: skip
+        "--partition-by",
+        nargs="*",
+        action="extend",
+        default=[],
+        metavar="COLUMN",
+        help="columns that become directories; with --overwrite only the directories that are written are replaced",
+    )
     group.add_argument("--partitions", type=int, metavar="COUNT", help="tasks that put messages together, at most")
 
 
@@ -138,7 +149,11 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options that make a `SegmentationConfig`, with its defaults."""
     defaults = SegmentationConfig()
     group = parser.add_argument_group("segmentation")
-    group.add_argument("--segment-size-bytes", type=int, default=defaults.segment_size_bytes, help="%(default)s")
+    # The name of the command line, and the one before.
+    names = ("--segment-size", "--segment-size-bytes")
+    group.add_argument(
+        *names, type=int, default=defaults.segment_size_bytes, dest="segment_size_bytes", help="%(default)s"
+    )
     group.add_argument("--parity-rate", type=float, help="parity segments per data segment; none where it is not given")
     group.add_argument(
         "--erasure-code", choices=("leopard", "vandermonde"), default=defaults.erasure_code, help="%(default)s"
@@ -166,7 +181,9 @@ def config_of(options: argparse.Namespace) -> SegmentationConfig:
 def add_unwrap_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say what is around the messages, and where the executors find the keys."""
     group = parser.add_argument_group("unwrapping")
-    group.add_argument("--unwrap", nargs="*", default=[], choices=LAYERS, help="what is around, outermost first")
+    group.add_argument(
+        "--unwrap", nargs="*", action="extend", default=[], choices=LAYERS, help="what is around, outermost first"
+    )
     group.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, as every executor finds it")
     group.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
     group.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")
