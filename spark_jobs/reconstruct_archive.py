@@ -27,6 +27,7 @@ from shardwire.spark.job import (
     refuse_summary,
     run_job,
     set_partitions,
+    skip_corrupt,
     source_of,
     tell,
     tell_dry_run,
@@ -68,10 +69,12 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         refuse_summary(spark, options)
         set_partitions(spark, options)
         output_of(options).check(spark, [options.input])
-        source = source_of(spark, options)
         if options.dry_run:
+            source = source_of(spark, options)
             return tell_dry_run(NAME, source, reconstruct(source, config, **asked), options)
-        given = options.input if options.input_format == "parquet" else source
+        skip_corrupt(spark, options)
+        # A path is read there in the order of its files, and columns once: of many files that takes a while.
+        given = options.input if options.input_format == "parquet" else source_of(spark, options)
         report = reconstruct_archive(spark, given, options.output, config, replace=options.overwrite, **asked)
         counts = counted_messages(spark.read.parquet(options.output))
         shuffled = {"messages whole in a partition": report.messages_local, "bytes shuffled": report.bytes_shuffled}

@@ -370,3 +370,23 @@ def test_arguments_of_wrong_kinds(spark: SparkSession, tmp_path: Path) -> None:
         reconstruct_archive(spark, source, sink, CONFIG, replace="yes")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="spark is a NoneType: it must be a SparkSession"):
         reconstruct_archive(None, source, sink, CONFIG)  # type: ignore[arg-type]
+
+
+def test_small_files_of_this_machine_are_not_listed_by_jobs(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(400):
+        pq.write_table(pa.table({"payload": [b"x"]}), tmp_path / f"{number:03}.parquet")
+    threshold = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    before = spark.conf.get(threshold)
+    context = spark.sparkContext
+    context.setJobGroup("reading", "")
+    try:
+        assert read_in_order(spark, str(tmp_path)).count() == 400
+        # Columns are read by one, and rows by those of the count.
+        assert all(
+            stage is None or stage.numTasks < 20
+            for job in context.statusTracker().getJobIdsForGroup("reading")
+            for stage in map(context.statusTracker().getStageInfo, context.statusTracker().getJobInfo(job).stageIds)
+        )
+    finally:
+        context._jsc.clearJobGroup()
+    assert spark.conf.get(threshold) == before

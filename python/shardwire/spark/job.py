@@ -84,14 +84,19 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check arguments, columns and places, and write nothing")
 
 
+def skip_corrupt(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Applies --skip-corrupt."""
+    if options.skip_corrupt:
+        spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+
+
 def source_of(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     """What is read.
 
     Raises:
         ConfigError: A table of Delta or Iceberg is read as Parquet; or as `read_parquet` raises it.
     """
-    if options.skip_corrupt:
-        spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    skip_corrupt(spark, options)
     if options.input_format == "parquet":
         Files(spark).refuse_table(options.input)
         return read_parquet(spark, options.input)

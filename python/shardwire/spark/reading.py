@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # A task of an archive takes in about as much as a split of Spark's, in neighbouring files.
 GROUP_BYTES = 128 << 20
 GROUPS_MAX = 256
+_LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 # Off while a plan over `read_in_order` runs: the groups are to stay partitions of their own.
 UNION_CONF = "spark.sql.unionOutputPartitioning"
 # What Spark says of what is no archive, and what is told instead.
@@ -96,7 +97,15 @@ def read_in_order(spark: SparkSession, source: str) -> DataFrame:
     nested = any(status.isDirectory() for status in listed)
     if nested or len(groups) in (0, len(files)):
         return whole
-    parts = [spark.read.schema(whole.schema).parquet(*group).coalesce(1) for group in groups]
+    listing = spark.conf.get(_LISTING_CONF)
+    if files[0][0].startswith("file:"):
+        # Otherwise Spark starts a job for each group, a task a file, to see what was listed just now. Where each look
+        # takes a round trip that is right.
+        spark.conf.set(_LISTING_CONF, str(len(files)))
+    try:
+        parts = [spark.read.schema(whole.schema).parquet(*group).coalesce(1) for group in groups]
+    finally:
+        spark.conf.set(_LISTING_CONF, str(listing))
     return reduce(DataFrame.union, parts)
 
 
