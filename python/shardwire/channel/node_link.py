@@ -14,6 +14,7 @@ from shardwire.channel.receiving.reception import EventsError, Reception
 from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.topics import acquire_topic, release_topic
 from shardwire.errors import ConfigError, NodeError, ShardwireError
+from shardwire.node.event_stream import EventStream
 from shardwire.node.protocol import ConnectionState, NodeEvent
 from shardwire.quoting import one_line, quoted
 
@@ -150,6 +151,8 @@ class NodeLink:
             if asyncio.iscoroutine(events):
                 events.close()
             raise ConfigError(f"events() of the node gave a {type(events).__name__}: it must be an async iterator")
+        if isinstance(events, EventStream):
+            events.content_topic = self._content_topic
         return events  # type: ignore[no-any-return]
 
     async def _close_events(self) -> None:

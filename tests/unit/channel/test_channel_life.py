@@ -10,10 +10,19 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel.receiving import reception
+from shardwire.channel.receiving.node_events import is_well_formed
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ChannelClosedError, ConfigError, NodeError
 from shardwire.events import CallbackErrorEvent, MessageReceivedEvent, MessageSentEvent, SenderIdConflictEvent
-from shardwire.node import MemoryNetwork, NetworkConditions, NodeConfig, run_virtual
+from shardwire.node import (
+    MemoryNetwork,
+    MessageEnvelope,
+    MessageReceived,
+    NetworkConditions,
+    NodeConfig,
+    run_virtual,
+)
 from shardwire.persistence import MemoryPersistence
 
 
@@ -430,3 +439,30 @@ def test_a_channel_that_starts_again_takes_its_node_for_connected() -> None:
         assert await alice.delivered(await alice.send(b"x")) == {"bob"}
 
     run_world(scenario)
+
+
+def test_a_message_wakes_the_channels_of_its_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[MessageReceived] = []
+
+    def look(event: MessageReceived) -> bool:
+        seen.append(event)
+        return is_well_formed(event)
+
+    async def scenario() -> None:
+        network = MemoryNetwork()
+        node, other = network.create_node("alice"), network.create_node("bob")
+        await node.start()
+        await other.start()
+        channels = [
+            await create_reliable_channel(node, f"{CHANNEL}{number}", f"/test/1/topic{number}/proto", "alice")
+            for number in range(5)
+        ]
+        await asyncio.sleep(1)
+        await other.send(MessageEnvelope("/test/1/topic3/proto", b"x"))
+        await asyncio.sleep(1)
+        for channel in channels:
+            await close_channel(channel)
+
+    monkeypatch.setattr(reception, "is_well_formed", look)
+    run_virtual(scenario())
+    assert len(seen) == 1

@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from virtual_nodes import TOPIC, virtual
+from virtual_nodes import OTHER_TOPIC, TOPIC, virtual
 
 from shardwire.node import MessageEnvelope, MessageReceived, MessageSent, MessagesMissed
 from shardwire.node import event_stream as event_stream_module
@@ -113,3 +113,13 @@ async def test_the_slowest_reader_counts_and_one_that_nobody_holds_is_forgotten(
         assert len(streams._streams) == 1
         assert streams.backlog_bytes() == 0
         assert not streams.outcomes_full()
+
+
+def test_a_stream_of_one_topic_takes_no_room_for_messages_of_others() -> None:
+    stream = EventStream()
+    stream.content_topic = OTHER_TOPIC
+    assert stream.put(received(5))
+    assert stream.received_bytes == 0
+    stream.content_topic = TOPIC
+    assert stream.put(received(5))
+    assert stream.received_bytes == 5
