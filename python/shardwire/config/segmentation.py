@@ -25,7 +25,8 @@ class ReassemblyLimits:
         buffered_bytes_per_sender_max: Wire bytes held for one sender.
         unauthenticated_share: Part of both global budgets that senders without an authenticated identity share.
         candidates_per_slot_max: Different segments kept for one position of a set.
-        completed_remembered_max: Completed sets remembered, so that a late segment does not reopen one.
+        completed_remembered_max: Completed sets remembered, so that a late segment does not reopen one. A channel
+            remembers `log_messages_max` at least.
         timeout_ms: A set expires this long after its last new segment; under a rate limit after 3 epochs at least.
         work_budget: Reconstructions that guesses at wrong segments of a set may cost; as many are kept for the rest.
             One counts as 4 MiB of hashing at most, but four are afforded whatever the size. To look for wrong segments

@@ -269,14 +269,14 @@ def test_parity_of_a_message_that_an_earlier_life_delivered_makes_it_no_second_t
 
 def test_what_is_stored_of_delivered_messages_does_not_grow_with_their_number() -> None:
     chosen = replace(SEGMENTATION, limits=ReassemblyLimits(completed_remembered_max=2))
-    bob = machine("bob", chosen)
+    bob = machine("bob", chosen, sds=replace(CONFIG.sds, log_messages_max=4))
     disk: Disk = {}
     for number in range(5):
         send_id = f"{number:032x}"
         bob.handle_message(as_alice(f"{send_id}.0", segment(b"%d" % number, chosen)[0]), at(number))
         assert released(bob, at(number)) == [b"%d" % number]
         disk = stored(bob, disk)
-        assert len([kind for kind, _ in disk if kind == "segmentation.completed"]) == min(number + 1, 2)
+        assert len([kind for kind, _ in disk if kind == "segmentation.completed"]) == min(number + 1, 4)
 
 
 def test_a_small_content_does_not_keep_the_large_message_around_it() -> None:

@@ -123,8 +123,12 @@ impl Channel {
     ) -> Result<Self, Refusal> {
         let own = OwnSends::new(config.sds.delivered_when.clone());
         let dispatch = Dispatch::new(&config.sds, now.monotonic_ms);
+        let mut segmentation = config.segmentation;
+        // A late segment of a message that the log still has must not bring it again.
+        let remembered_max = &mut segmentation.limits.completed_remembered_max;
+        *remembered_max = (*remembered_max).max(config.sds.log_messages_max);
         Ok(Channel {
-            receiving: Receiving::new(config.segmentation, config.sds.wire_format),
+            receiving: Receiving::new(segmentation, config.sds.wire_format),
             sds: Machine::new(channel_id, sender_id, config.sds, now, rng)?,
             submissions: Submissions::new(config.queue),
             own,

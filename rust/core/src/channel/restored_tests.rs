@@ -417,11 +417,15 @@ fn the_messages_of_one_that_was_delivered_are_stored_on_where_others_may_ask_for
 
 #[test]
 fn as_many_completed_messages_are_stored_as_are_remembered() {
+    let config = Config {
+        log_messages_max: 1,
+        ..config()
+    };
     let limits = Limits {
         completed_remembered_max: 1,
         ..limits()
     };
-    let mut bob = Bob::of(config(), settings(), limits);
+    let mut bob = Bob::of(config, settings(), limits);
     for (send_id, seed) in [(ONE, 1), (OTHER, 2)] {
         deliver(&mut bob, send_id, seed);
         bob.channel.finish_delivery();

@@ -574,6 +574,23 @@ fn a_message_that_a_store_repeats_is_released_once_while_it_is_remembered() {
     }
 }
 
+/// Ids that are hashes of contents do not say which segments have not come yet.
+#[test]
+fn late_segments_of_a_message_that_the_log_has_do_not_bring_it_again() {
+    let mut config = config();
+    config.message_id = MessageIdRule::ContentSha256;
+    let limits = Limits {
+        completed_remembered_max: 0,
+        ..limits()
+    };
+    let mut bob = Bob::of(config, settings(), limits);
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    for content in segments(&real) {
+        bob.hear(message("alice", &sha256_id(&content), &content));
+    }
+    assert_eq!(bob.released, [real]);
+}
+
 #[test]
 fn a_message_that_a_store_repeats_after_a_restart_is_released_once_too() {
     for wire_format in [WireFormat::Raw, WireFormat::Draft] {
