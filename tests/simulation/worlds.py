@@ -277,7 +277,7 @@ def make_world(seed: int) -> World:
         # Ids of 004 are those of @waku/sds.
         message_id="content-sha256" if preset == "waku" else "send",
     )
-    return world if seed < VARIED_FROM else _estrange(_vary(world))
+    return world if seed < VARIED_FROM else _limit(_estrange(_vary(world)))
 
 
 def _vary(world: World) -> World:
@@ -402,6 +402,19 @@ def _estrange(world: World) -> World:
             for index in members
         ),
     )
+
+
+def _limit(world: World) -> World:
+    """A varied world whose participants may remember few whole messages."""
+    rng = random.Random(f"limits/{world.seed}")
+
+    def limited(variation: Variation) -> Variation:
+        limits = variation.segmentation["limits"]
+        if rng.random() < 0.5:
+            limits = replace(limits, completed_remembered_max=rng.choice((0, 3, 30)))
+        return replace(variation, segmentation={**variation.segmentation, "limits": limits})
+
+    return replace(world, variations=tuple(tuple(map(limited, lives)) for lives in world.variations))
 
 
 def _draw_standstills(rng: random.Random, world: World) -> tuple[Standstill, ...]:
