@@ -224,9 +224,12 @@ impl Machine {
         self.events.push_back(Event::SyncReceived {
             sender_id: Arc::clone(sender_id),
         });
-        let members = self.participants.len();
+        let (owes, members) = (
+            self.acknowledgements.wait_for_the_schedule(),
+            self.participants.len(),
+        );
         self.sync_schedule
-            .on_sync_received(now, members, &mut *self.rng);
+            .on_sync_received(now, owes, members, &mut *self.rng);
     }
 
     /// Causal history and bloom filter: what they acknowledge, what they show to be missing, and what a content of

@@ -78,6 +78,11 @@ impl Acknowledgements {
         self.delivered.len() + self.incomplete.len()
     }
 
+    /// Whether some are not acknowledged, and have no time of their own.
+    pub fn wait_for_the_schedule(&self) -> bool {
+        !self.prompt && self.len() > 0
+    }
+
     /// Entries said by a sync, and to be said again.
     pub fn repeated_count(&self) -> usize {
         self.repeated.len()

@@ -58,9 +58,22 @@ impl SyncSchedule {
         }
     }
 
-    /// Somebody else's sync passed.
-    pub fn on_sync_received(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
+    /// Somebody else's sync passed; `owes` says whether acknowledgements wait for ours.
+    ///
+    /// Those of somebody whose interval is shorter would put ours off for ever.
+    pub fn on_sync_received(
+        &mut self,
+        now: Now,
+        owes: bool,
+        members: usize,
+        rng: &mut dyn Randomness,
+    ) {
+        let earliest_ms = self.last_sync_ms.map(|last_ms| last_ms + self.interval_ms);
+        let due_ms = self
+            .due_ms
+            .filter(|_| owes && earliest_ms.is_some_and(|at_ms| at_ms > now.monotonic_ms));
         self.on_sync_passed(now, AFTER_SYNC_RECEIVED, members, rng);
+        self.due_ms = due_ms.or(self.due_ms);
     }
 
     /// Ours left.
@@ -166,13 +179,35 @@ mod tests {
             let mut rng = Drawn::from([0.99, 0.5]);
             let mut schedule = schedule(&mut rng);
             match received {
-                true => schedule.on_sync_received(NOW, 0, &mut rng),
+                true => schedule.on_sync_received(NOW, false, 0, &mut rng),
                 false => schedule.on_sync_sent(NOW, 0, &mut rng),
             }
             assert_eq!(
                 schedule.due_ms,
                 Some(NOW.monotonic_ms + INTERVAL_MS + INTERVAL_MS / 2)
             );
+        }
+    }
+
+    #[test]
+    fn syncs_of_a_shorter_interval_put_off_none_that_acknowledgements_wait_for() {
+        for (apart_ms, owes, is_put_off) in [
+            (INTERVAL_MS - 1, true, false),
+            (INTERVAL_MS - 1, false, true),
+            (INTERVAL_MS, true, true),
+        ] {
+            let mut rng = Drawn::from([0.99, 0.5, 0.5]);
+            let mut schedule = schedule(&mut rng);
+            schedule.on_sync_received(NOW, owes, 0, &mut rng);
+            let due_ms = schedule.due_ms.unwrap();
+            let later = Now {
+                monotonic_ms: NOW.monotonic_ms + apart_ms,
+                ..NOW
+            };
+            schedule.on_sync_received(later, owes, 0, &mut rng);
+            let put_off_ms = schedule.due_ms.unwrap() - due_ms;
+            let expected_ms = if is_put_off { apart_ms } else { 0 };
+            assert_eq!(put_off_ms, expected_ms, "{apart_ms} {owes}");
         }
     }
 
@@ -191,7 +226,7 @@ mod tests {
         let mut schedule = SyncSchedule::new(0, NOW, &mut rng);
         schedule.on_content_received(NOW, 0, &mut rng);
         schedule.on_content_sent(NOW, &mut rng);
-        schedule.on_sync_received(NOW, 0, &mut rng);
+        schedule.on_sync_received(NOW, false, 0, &mut rng);
         schedule.on_sync_sent(NOW, 0, &mut rng);
         schedule.on_sync_failed(NOW, 0, &mut rng);
         assert_eq!(schedule.due_ms, None);
