@@ -337,7 +337,10 @@ def _quorum_heard(evidence: Evidence, sent: Sent, participant: Participant) -> b
         if _arrival_ms(wire, participant.name) is not None and wire.message.sender_id != participant.name:
             ids = [entry.message_id for entry in wire.message.causal_history]
             named[wire.message.sender_id].update(name for name in ids if evidence.send_of(name) == key)
-            if any(entry.message_id == f"{key}.{NOTHING_LACKING}" for entry in wire.message.repair_request):
+            # Parity that is made for others names its send in the same form.
+            if wire.message.kind != "ephemeral" and any(
+                entry.message_id == f"{key}.{NOTHING_LACKING}" for entry in wire.message.repair_request
+            ):
                 stated.add(wire.message.sender_id)
     holders = stated | {name for name, ids in named.items() if needed and len(ids) >= needed}
     if evidence.world.delivered_when == "all":
