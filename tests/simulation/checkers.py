@@ -395,7 +395,7 @@ def check_idle(evidence: Evidence) -> list[str]:
     if set(kinds) - {"sync"}:
         violations.append(f"while idle: {dict(kinds)}")
     # Each has its own where some are new to a network without a store.
-    configs = [channel_config(evidence.world, index, None) for index in range(evidence.world.participants)]
+    configs = [channel_config(evidence.world, one.index, None, one.life) for one in evidence.participants]
     allowed = IDLE_MS // min(config.sync.sync_min_interval_ms for config in configs) + IDLE_SLACK
     if len(idle) > allowed:
         violations.append(f"{len(idle)} messages in {IDLE_MS} ms of idleness, {allowed} are allowed")

@@ -405,14 +405,18 @@ def _estrange(world: World) -> World:
 
 
 def _limit(world: World) -> World:
-    """A varied world whose participants may remember few whole messages."""
+    """A varied world whose participants may remember few whole messages, and sync at paces of their own."""
     rng = random.Random(f"limits/{world.seed}")
 
     def limited(variation: Variation) -> Variation:
         limits = variation.segmentation["limits"]
         if rng.random() < 0.5:
             limits = replace(limits, completed_remembered_max=rng.choice((0, 3, 30)))
-        return replace(variation, segmentation={**variation.segmentation, "limits": limits})
+        sync = variation.sync
+        # What a hostile participant names is asked for as often as by others, in fewer syncs of the schedule.
+        if not world.hostile_at_ms:
+            sync = {**sync, "sync_min_interval_ms": rng.choice((30_000, 60_000))}
+        return replace(variation, segmentation={**variation.segmentation, "limits": limits}, sync=sync)
 
     return replace(world, variations=tuple(tuple(map(limited, lives)) for lives in world.variations))
 
