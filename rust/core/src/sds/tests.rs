@@ -303,6 +303,27 @@ fn a_machine_says_when_a_sync_is_due() {
 }
 
 #[test]
+fn who_acknowledges_by_the_schedule_speaks_though_others_speak_more_often() {
+    let mut bob = Bob::of(Config {
+        sync_min_interval_ms: 60_000,
+        ..config()
+    });
+    bob.hear(message("alice", "held", b"content"));
+    let mut left = Vec::new();
+    for number in 0..10 {
+        left.extend(bob.wait_until(10_000 + number * 30_000));
+        bob.hear(sync("alice"));
+    }
+    let said: Vec<_> = left
+        .iter()
+        .map(|(_, sync)| Message::decode(&sync.payload, config().wire_format).unwrap())
+        .flat_map(|message| message.causal_history)
+        .map(|entry| entry.message_id)
+        .collect();
+    assert_eq!(said, ["held"]);
+}
+
+#[test]
 fn syncs_that_only_ask_keep_a_distance() {
     // Of so many ids two come up within half of T_min.
     let ids = (0..100).map(|number| format!("missing {number}"));
