@@ -77,7 +77,8 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: Any) -> None:
 def test_an_output_that_cannot_be_made_is_told_by_its_own_name(tmp_path: Path, capsys: Any) -> None:
     archive = write(tmp_path / "archive.parquet", [b"x"])
     # Nobody makes a directory there, the superuser neither.
-    for command in ("reconstruct", "report"):
-        # 1 would say that messages are missing.
-        assert run([command, archive, "-o", "/proc/out"]) == 2
-        assert capsys.readouterr().err.startswith("shardwire: /proc/")
+    # 1 would say that messages are missing.
+    assert run(["reconstruct", archive, "-o", "/proc/out"]) == 2
+    assert capsys.readouterr().err.startswith("shardwire: /proc/out: ")
+    assert run(["report", archive, "-o", "/proc/out"]) == 2
+    assert capsys.readouterr().err.startswith("shardwire: /proc/")
