@@ -121,9 +121,13 @@ class World:
             self.listen(name, channel)
         return channel
 
+    def cut_power(self, name: str) -> None:
+        """From now on nothing of this life of a channel reaches its disk."""
+        self._mounts[name].cut_power()
+
     async def crash(self, name: str) -> None:
         """Ends the life of a channel on a disk, and of its node, as a power cut does."""
-        self._mounts[name].cut_power()
+        self.cut_power(name)
         await self.nodes.pop(name).stop()
         await close_channel(self.channels.pop(name))
 

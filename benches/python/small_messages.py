@@ -1,9 +1,10 @@
 """Small messages through whole channels: `python benches/python/small_messages.py`.
 
 Messages of 100 B from one sender to one, five and twenty receivers, all in one process on an in-process network in real
-time, with state kept nowhere, in memory or in SQLite: messages a second, processor time of all participants a message,
-and how long a lone message takes from `send` to the callback of the last receiver. Each case runs in a process of its
-own; rounds are interleaved, and medians count. `ReliableChannel` of @waku/sdk does the same on as many messages as it
+time, with state kept nowhere, in memory, in SQLite, or on a disk of which every commit takes 5 ms, sent one after the
+other or a hundred at once: messages a second, processor time of all participants a message, and how long a lone message
+takes from `send` to the callback of the last receiver. Each case runs in a process of its own; rounds are interleaved,
+and medians count. `ReliableChannel` of @waku/sdk does the same on as many messages as it
 takes within minutes, where `tests/interop/install_peers.py` was run. `--beside TREE` runs the same on another checkout
 of the project, its native module built, in the same run. `--output NAME` also writes benches/results/NAME.json and
 NAME.md.
@@ -35,6 +36,7 @@ from shardwire import (
     create_reliable_channel,
 )
 from shardwire.node import MemoryNetwork
+from shardwire.persistence.protocol import Changes
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "/shardwire/1/bench/proto"
@@ -43,29 +45,51 @@ WARM_UP = 200
 MESSAGES = 4_000
 LONE_MESSAGES = 30
 ROUNDS = 5
+# Where state is kept, receivers, and how many messages are sent at once.
 CASES = [
-    ("none", 1),
-    ("none", 5),
-    ("none", 20),
-    ("memory", 1),
-    ("memory", 5),
-    ("memory", 20),
-    ("sqlite", 1),
-    ("sqlite", 5),
+    ("none", 1, 1),
+    ("none", 5, 1),
+    ("none", 20, 1),
+    ("memory", 1, 1),
+    ("memory", 5, 1),
+    ("memory", 20, 1),
+    ("sqlite", 1, 1),
+    ("sqlite", 5, 1),
+    ("sqlite", 1, 100),
+    ("sqlite", 5, 100),
+    ("slow disk", 1, 100),
 ]
+# What a commit takes on a disk that turns, or that others write to.
+SLOW_COMMIT_S = 0.005
 # Receivers and messages: what the peer takes grows with every message.
 PEER_CASES = [(1, 1_000), (1, 2_000), (5, 1_000)]
+
+
+class SlowDisk:
+    """A persistence that takes `SLOW_COMMIT_S` for each commit."""
+
+    def __init__(self) -> None:
+        self._kept = MemoryPersistence()
+        self.load = self._kept.load
+        self.close = self._kept.close
+
+    def commit(self, channel_id: str, changes: Changes) -> None:
+        time.sleep(SLOW_COMMIT_S)
+        self._kept.commit(channel_id, changes)
+
+
 KEPT: dict[str, Callable[[Path], Persistence | None]] = {
     "none": lambda database: None,
     "memory": lambda database: MemoryPersistence(),
     "sqlite": SqlitePersistence,
+    "slow disk": lambda database: SlowDisk(),
 }
 Figures = dict[str, float]
 # Every figure, and how many decimals it is worth.
 UNITS = [("messages a second", 0), ("processor time, us", 0), ("lone message, ms", 1)]
 
 
-async def measure(persistence: str, receivers: int, messages: int) -> Figures:
+async def measure(persistence: str, receivers: int, at_once: int, messages: int) -> Figures:
     """One case: messages a second, microseconds of processor time a message, milliseconds of a lone one."""
     network = MemoryNetwork()
     received = 0
@@ -97,8 +121,13 @@ async def measure(persistence: str, receivers: int, messages: int) -> Figures:
             await sender.send(number.to_bytes(8, "big") + bytes(MESSAGE_BYTES - 8))
         await until(WARM_UP * receivers)
         before_s, before_cpu_s = time.perf_counter(), time.process_time()
-        for number in range(WARM_UP, WARM_UP + messages):
-            await sender.send(number.to_bytes(8, "big") + bytes(MESSAGE_BYTES - 8))
+        for first in range(WARM_UP, WARM_UP + messages, at_once):
+            numbers = range(first, min(first + at_once, WARM_UP + messages))
+            sends = [sender.send(number.to_bytes(8, "big") + bytes(MESSAGE_BYTES - 8)) for number in numbers]
+            if at_once == 1:
+                await sends[0]
+            else:
+                await asyncio.gather(*sends)
         await until((WARM_UP + messages) * receivers)
         seconds, cpu_s = time.perf_counter() - before_s, time.process_time() - before_cpu_s
         # What is acknowledged meanwhile is not part of a lone message's time.
@@ -120,10 +149,11 @@ async def measure(persistence: str, receivers: int, messages: int) -> Figures:
     }
 
 
-def run_case(tree: Path, persistence: str, receivers: int, messages: int) -> Figures:
+def run_case(tree: Path, persistence: str, receivers: int, at_once: int, messages: int) -> Figures:
     """The case in a new process on the sources of `tree`."""
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'python'}{os.pathsep}{tree}"}
-    command = [sys.executable, __file__, "--case", persistence, str(receivers), "--messages", str(messages)]
+    case = ["--case", persistence, str(receivers), str(at_once)]
+    command = [sys.executable, __file__, *case, "--messages", str(messages)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     figures: Figures = json.loads(done.stdout)
     return figures
@@ -146,7 +176,7 @@ def beside_peer() -> dict[str, dict[str, Figures]]:
             print("@waku/sdk is not installed: python tests/interop/install_peers.py", file=sys.stderr)
             break
         case = f"{called(receivers)}, {messages:,} messages"
-        found[case] = {"ours": run_case(ROOT, "none", receivers, messages), "theirs": theirs}
+        found[case] = {"ours": run_case(ROOT, "none", receivers, 1, messages), "theirs": theirs}
         print(f"{case}: {found[case]}", file=sys.stderr)
     return found
 
@@ -207,7 +237,9 @@ def report(table: list[list[str]], peer: dict[str, dict[str, Figures]], beside: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", nargs=2, metavar=("PERSISTENCE", "RECEIVERS"), help="run one and print its figures")
+    parser.add_argument(
+        "--case", nargs=3, metavar=("PERSISTENCE", "RECEIVERS", "AT_ONCE"), help="run one and print its figures"
+    )
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--beside", type=Path, help="another checkout of the project", metavar="TREE")
@@ -216,19 +248,18 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     if arguments.case:
-        persistence, receivers = arguments.case
-        print(json.dumps(asyncio.run(measure(persistence, int(receivers), arguments.messages))))
+        persistence, receivers, at_once = arguments.case
+        print(json.dumps(asyncio.run(measure(persistence, int(receivers), int(at_once), arguments.messages))))
         return
     runs: dict[str, list[Figures]] = {}
     beside: dict[str, list[Figures]] = {}
     for round_ in range(arguments.rounds):
-        for persistence, receivers in CASES:
-            case = f"{persistence}, {called(receivers)}"
-            messages = arguments.messages // receivers
-            runs.setdefault(case, []).append(run_case(ROOT, persistence, receivers, messages))
+        for persistence, receivers, at_once in CASES:
+            case = f"{persistence}, {called(receivers)}" + (f", {at_once} sends at once" if at_once > 1 else "")
+            measured = (persistence, receivers, at_once, arguments.messages // receivers)
+            runs.setdefault(case, []).append(run_case(ROOT, *measured))
             if arguments.beside:
-                other = arguments.beside.resolve()
-                beside.setdefault(case, []).append(run_case(other, persistence, receivers, messages))
+                beside.setdefault(case, []).append(run_case(arguments.beside.resolve(), *measured))
             print(f"round {round_ + 1}: {case}: {runs[case][-1]}", file=sys.stderr)
     peer = beside_peer()
     text = report(rows(runs, beside), peer, arguments.beside_name if arguments.beside else "", arguments.rounds)

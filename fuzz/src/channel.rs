@@ -146,8 +146,12 @@ impl Party {
     /// The application takes all that waits for it.
     fn hand_over(&mut self) {
         while self.channel.begin_delivery().is_some() {
-            assert!(self.channel.begin_delivery().is_none());
-            self.channel.finish_delivery();
+            // All that one commit would cover.
+            let mut begun = 1;
+            while self.channel.begin_delivery().is_some() {
+                begun += 1;
+            }
+            (0..begun).for_each(|_| self.channel.finish_delivery());
         }
     }
 

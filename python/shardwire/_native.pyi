@@ -1764,12 +1764,16 @@ class ChannelMachine(Participant):
         """`withdraw_request` follows for a request of this send: nothing of it leaves meanwhile, and nothing new that
         may name it."""
     def begin_delivery(self) -> Delivery | None:
-        """The next message for the application: hand it over once what `poll_persist` gives is durable.
+        """The next message for the application: hand it over after those before it, once what `poll_persist` gives is
+        durable.
 
-        None where none waits, or the application has one.
+        None where none waits, or enough have begun: a commit covers as many as the application is done with meanwhile.
         """
     def finish_delivery(self) -> None:
-        """The application is done with the message that it has, if there is one."""
+        """The application is done with the oldest message that has begun, if there is one."""
+    def end_deliveries(self, given: int) -> None:
+        """The channel ends: of the messages that have begun the application was given the first `given`; the others
+        come in its next life as if they had not."""
     def resume_in_store(self, now: Now) -> None:
         """What a store had of our sends in an earlier life it has still."""
     def listen_for(self, events: Sequence[str]) -> None:

@@ -61,9 +61,9 @@ def _check_clocks(entries: list[Entry]) -> list[str]:
 
 
 def _check_hand_overs(entries: list[Entry], redelivery: str) -> list[str]:
-    """Only the event in progress at a kill comes again, flagged, before any other; at most once: none does."""
+    """Only events in progress at a kill come again, flagged, before any other; at most once: none does."""
     seen: dict[str, set[str]] = defaultdict(set)
-    begun_in_life: set[tuple[str, int]] = set()
+    new_in_life: set[tuple[str, int]] = set()
     violations = []
     for entry in entries:
         if entry[0] != "begin":
@@ -72,10 +72,11 @@ def _check_hand_overs(entries: list[Entry], redelivery: str) -> list[str]:
         key = json.dumps(number)
         if key in seen[name] and (redelivery == "at-most-once" or not redelivered):
             violations.append(f"{name} was handed {key} again, redelivered={redelivered}")
-        if redelivered and (name, life) in begun_in_life:
-            violations.append(f"{name} was handed {key} again in life {life} after another message")
+        if redelivered and (name, life) in new_in_life:
+            violations.append(f"{name} was handed {key} again in life {life} after a new message")
         seen[name].add(key)
-        begun_in_life.add((name, life))
+        if not redelivered:
+            new_in_life.add((name, life))
     return violations
 
 

@@ -25,7 +25,7 @@ class Collected:
     settlements: list[Settled] = field(default_factory=list)
     transmits: list[Transmit] = field(default_factory=list)
     missing: bool = False
-    delivery: Delivery | None = None
+    deliveries: list[Delivery] = field(default_factory=list)
 
     def on_commit_failed(self, error: PersistenceError) -> None:
         """Tells everybody who waits that the commit failed, and takes back its submissions and transmits.

@@ -96,7 +96,7 @@ class Driver:
         Args:
             take_in: Given received messages, in order.
             may_transmit: Whether anything may be encoded now.
-            may_hand_over: Whether the application takes the next message now.
+            may_hand_over: Whether the application takes messages now.
         """
         self._take_in = take_in
         self._may_transmit = may_transmit

@@ -233,16 +233,16 @@ class Engine:
     def collect(self, now: Now, *, may_transmit: bool, may_hand_over: Callable[[], bool]) -> Collected:
         """Polls transmits as far as the rate limit and the node allow, then everything that must become durable.
 
-        The next message waits unless `may_hand_over` says that the application takes it now.
+        No further message begins to be handed over unless `may_hand_over` says that the application takes some now.
         """
         if self._waiting:
             self._on_registered(self.machine.register_waiting())
         transmits = self.poll_transmits(now) if self.active and may_transmit else []
-        delivery = self.begin_delivery(may_hand_over, now)
+        begun = self.begin_deliveries(may_hand_over, now)
         self._settle(now)
         self._gather_events()
         collected = Collected(
-            self.collect_changes(), self._accepted, self._events, self._settlements, transmits, self._missing, delivery
+            self.collect_changes(), self._accepted, self._events, self._settlements, transmits, self._missing, begun
         )
         self._accepted, self._events, self._settlements, self._missing = [], [], [], False
         if self.meter.observers:
@@ -259,12 +259,15 @@ class Engine:
             self.quota.pass_over(now.epoch_ms)
         return transmits
 
-    def begin_delivery(self, may_hand_over: Callable[[], bool], now: Now) -> Delivery | None:
-        """The next message for the application, where it takes one now: to be handed over once that is durable."""
-        delivery = self.machine.begin_delivery() if may_hand_over() else None
-        if delivery is not None and self.meter.observers:
-            self.meter.on_delivery(delivery, now)
-        return delivery
+    def begin_deliveries(self, may_hand_over: Callable[[], bool], now: Now) -> list[Delivery]:
+        """The next messages for the application, where it takes some now: to be handed over once that is durable."""
+        deliveries: list[Delivery] = []
+        if may_hand_over():
+            while (delivery := self.machine.begin_delivery()) is not None:
+                deliveries.append(delivery)
+                if self.meter.observers:
+                    self.meter.on_delivery(delivery, now)
+        return deliveries
 
     def _gather_events(self) -> None:
         self._notices.review_reach(self.machine)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from shardwire._native import Delivery
-from shardwire.channel.driver import Driver
+from shardwire.channel.driver import AT_ONCE_MAX, STEP_MS_MAX, Driver
 from shardwire.channel.engine import Engine
 from shardwire.channel.observing.subscriptions import IsEnding, Subscriptions
 from shardwire.events import MessageReceivedEvent
 from shardwire.node.clock import Clock
+from shardwire.node.wake import Wake
 from shardwire.sds import Now
 
 
@@ -19,10 +21,10 @@ class HandOver:
 
     Args:
         driver: Told when a message is done.
-        engine: Says which is next.
+        engine: Says which are next.
         subscriptions: Who takes them.
         clock: Measures how long that takes.
-        is_stored: Whether what is done has to become durable before the next one begins.
+        is_stored: Whether that a message has begun has to become durable before it is handed over.
         is_closed: Whether the channel closes: then none begins.
         is_ending: Whether cancellations are meant.
     """
@@ -44,41 +46,61 @@ class HandOver:
         self._is_stored = is_stored
         self._is_closed = is_closed
         self._is_ending = is_ending
-        # Waits for the next message; None while one is being handed over.
-        self._next: asyncio.Future[Delivery] | None = None
+        # What has begun, for good, and waits for its turn; oldest first.
+        self._begun: deque[Delivery] = deque()
+        self._wake = Wake()
+        # How many the application has at present.
+        self._given = 0
 
     async def run(self) -> None:
         """Hands over what there is, until the channel is closed."""
-        loop, meter = asyncio.get_running_loop(), self._engine.meter
+        clock, meter = self._clock, self._engine.meter
+        in_step, step_ms = 0, clock.monotonic_ms()
         while not self._is_closed():
-            self._next = following = loop.create_future()
-            self._driver.apply(self._go_on)
-            delivery = await following
-            since_ms = self._clock.monotonic_ms() if meter.observers else None
+            if not self._begun or in_step >= AT_ONCE_MAX or clock.monotonic_ms() - step_ms >= STEP_MS_MAX:
+                await self._await_turn()
+                in_step, step_ms = 0, clock.monotonic_ms()
+                continue
+            delivery = self._begun.popleft()
             event = MessageReceivedEvent(
                 delivery.payload, delivery.sender_id, delivery.message_id, delivery.redelivered
             )
+            since_ms = clock.monotonic_ms() if meter.observers else None
+            self._given = 1
             await self._subscriptions.hand_over(event, self._is_ending)
+            self._given = 0
+            in_step += 1
             if since_ms is not None:
-                meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
-        # Done while the channel closes: the next life does not hand it over again.
-        self._driver.post(lambda now: self._engine.machine.finish_delivery())
+                meter.record("hand_over_ms", clock.monotonic_ms() - since_ms)
+            self._driver.apply(self._go_on)
+
+    async def _await_turn(self) -> None:
+        """Waits for what comes next; where there is some, other tasks have the loop."""
+        if self._begun:
+            await asyncio.sleep(0)
+        else:
+            self._wake.clear()
+            await self._wake.wait()
 
     def _go_on(self, now: Now) -> None:
-        """The last message is done; the next begins with the commit that records that, or at once without a store."""
+        """The oldest message is done; further ones begin with the commit that records that, or at once without a store.
+
+        Those that have begun wait for no commit.
+        """
         self._engine.machine.finish_delivery()
         if not self._is_stored:
-            self.take(self._engine.begin_delivery(self.may_begin, now))
+            self.take(self._engine.begin_deliveries(self.may_begin, now))
 
-    def take(self, delivery: Delivery | None) -> None:
-        """Takes the next message, where one has begun."""
-        if delivery is None or self._next is None:
-            return
-        # The channel may have closed while commits failed: then the next life hands this message over.
-        if not self._next.done():
-            self._next.set_result(delivery)
-        self._next = None
+    def end(self, now: Now) -> None:
+        """The channel ends: what was not given to the application comes in its next life as if it had not begun."""
+        self._engine.machine.end_deliveries(self._given)
+
+    def take(self, deliveries: Sequence[Delivery]) -> None:
+        """Takes the next messages, which have begun for good."""
+        if deliveries:
+            self._begun.extend(deliveries)
+            self._wake.set()
 
     def may_begin(self) -> bool:
-        """Whether somebody listens and the last message is done."""
-        return self._next is not None and self._subscriptions.wants(MessageReceivedEvent) and not self._is_closed()
+        """Whether somebody listens."""
+        return self._subscriptions.wants(MessageReceivedEvent) and not self._is_closed()

@@ -260,6 +260,7 @@ class Session:
             await self._stop()
             if hand_over is not closer:
                 await end_tasks([hand_over])
+            self.driver.post(self._hand_over.end)
             if announcements is not closer:
                 await self.subscriptions.await_announced(CLOSING_ANNOUNCEMENTS_S)
             self._refuse_callers()
@@ -344,7 +345,7 @@ class Session:
         self._outflow.resume()
         if collected.missing:
             self._retrieval.wake()
-        self._hand_over.take(collected.delivery)
+        self._hand_over.take(collected.deliveries)
         if self._draining:
             self._progress.set()
 

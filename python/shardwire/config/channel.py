@@ -50,8 +50,8 @@ class ChannelConfig:
         auto_start: Whether `create_reliable_channel` starts the channel.
         delivered_when: Who must be able to reconstruct a message before `delivered` fires: "any" other
             participant, a number of them, or a set of sender ids.
-        redelivery: After a crash "at-least-once" hands the event in progress over again, flagged;
-            "at-most-once" does not.
+        redelivery: After a crash "at-least-once" hands the events in progress over again, flagged: one, or
+            up to 64 where many waited. "at-most-once" does not; it takes a commit for each.
         repair: "arq" sends again what is shown missing; "parity" sends as many segments of parity as the receiver lacks
             that lacks most, which repair a different loss at each; at first as much leaves as earlier messages needed,
             or what `segmentation` asks for where that is more and the code has room for it. "auto" is

@@ -62,7 +62,7 @@ class MessageReceivedEvent(ChannelEvent):
         message: The payload.
         sender_id: Its sender.
         message_id: Hex Keccak-256 of the payload.
-        redelivered: True where a crash interrupted an earlier hand-over of the same message.
+        redelivered: True where a crash came after a hand-over of it had begun, so that the application may know it.
     """
 
     names: ClassVar[tuple[str, ...]] = ("reliable:message:received", "message-received")

@@ -347,6 +347,13 @@ impl ChannelMachine {
         Ok(())
     }
 
+    fn end_deliveries(slf: PyRef<'_, Self>, py: Python<'_>, given: usize) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.end_deliveries(given)
+        });
+        Ok(())
+    }
+
     fn resume_in_store(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
         let now = now.get().into();
         with(slf.as_super().lock_held(py)?, |channel| {

@@ -248,6 +248,73 @@ def test_a_crash_during_a_hand_over(redelivery: Redelivery, expected: list[tuple
     assert [(event.message, event.redelivered) for event in world.received["bob"]] == expected
 
 
+@pytest.mark.parametrize("ends", ["in a crash", "as it should"])
+def test_a_life_that_ends_while_many_wait_repeats_what_it_had_begun(ends: str) -> None:
+    """A crash repeats some, all of them flagged and before any other; who closes gets the one in progress again."""
+    handed_over: list[int] = []
+
+    async def scenario(world: World) -> None:
+        bob = await world.join("bob", on_disk=True, listen=False)
+        alice = await world.join("alice")
+        for number in range(200):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(1)
+
+        async def take(event: MessageReceivedEvent) -> None:
+            handed_over.append(int(event.message))
+            if event.message == b"60":
+                # Time for what is done to become durable.
+                await asyncio.sleep(1)
+                await asyncio.Event().wait()
+
+        bob.on_message_received(take)
+        await asyncio.sleep(10)
+        if ends == "in a crash":
+            await world.crash("bob")
+        else:
+            await close_channel(world.channels.pop("bob"))
+            await world.nodes.pop("bob").stop()
+        await world.join("bob", on_disk=True)
+        await asyncio.sleep(10)
+
+    world = run_world(scenario)
+    assert handed_over == list(range(61))
+    received = [(int(event.message), event.redelivered) for event in world.received["bob"]]
+    flagged = [number for number, redelivered in received if redelivered]
+    assert received == [(number, number in flagged) for number in range(60, 200)]
+    assert flagged == list(range(60, 60 + len(flagged)))
+    assert (len(flagged) > 1) == (ends == "in a crash")
+    assert world.disks["bob"].of_kind(HANDOVER) == []
+
+
+def test_what_is_not_stored_as_done_comes_again_flagged() -> None:
+    async def scenario(world: World) -> None:
+        bob = await world.join("bob", on_disk=True, listen=False)
+        alice = await world.join("alice")
+        for number in range(200):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(1)
+
+        def take(event: MessageReceivedEvent) -> None:
+            handed_over.append(int(event.message))
+            if len(handed_over) == 60:
+                world.cut_power("bob")
+
+        bob.on_message_received(take)
+        await asyncio.sleep(1)
+        await world.crash("bob")
+        await world.join("bob", on_disk=True)
+        await asyncio.sleep(10)
+
+    handed_over: list[int] = []
+    world = run_world(scenario)
+    received = [(int(event.message), event.redelivered) for event in world.received["bob"]]
+    first_again = received[0][0]
+    assert first_again < 59
+    assert [number for number, _ in received] == list(range(first_again, 200))
+    assert all(redelivered for number, redelivered in received if number in handed_over)
+
+
 def test_the_same_bytes_arrive_each_time_also_across_a_restart() -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", on_disk=True)

@@ -1,8 +1,8 @@
 //! Messages released to the application: which waits, which is being handed over, which is done.
 //!
-//! At least once: the record of a message goes when its hand-over is done, so a crash repeats the one in
-//! progress and no other. At most once: it goes before the hand-over begins, so a crash can cost that one
-//! and repeats none.
+//! At least once: the record of a message goes when its hand-over is done, so a crash repeats those in
+//! progress and no other. One commit covers several beginnings, or each message would wait for a disk. At
+//! most once: the record goes before the hand-over begins, so a crash can cost that one and repeats none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::str::FromStr;
@@ -21,14 +21,25 @@ use crate::wire::segment::HASH_LENGTH;
 /// What errors call its record.
 const CALLED: &str = "DeliveryRecord";
 
+/// So many messages are in progress at most.
+const BEGUN_MAX: usize = 64;
+
+/// One of so many that wait begins: a crash flags few of a few, and who has many to catch up with waits for
+/// few commits.
+const BEGUN_SHARE: usize = 4;
+
+/// A further one begins while those in progress have no more bytes than this: a crash repeats little, and
+/// what is large is held once.
+const BEGUN_BYTES_MAX: usize = 1 << 20;
+
 type Hash = [u8; HASH_LENGTH];
 
 /// What a crash during a hand-over means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redelivery {
-    /// The message comes again.
+    /// The messages in progress come again.
     AtLeastOnce,
-    /// It does not.
+    /// None does.
     AtMostOnce,
 }
 
@@ -66,7 +77,7 @@ pub struct Delivery {
     pub payload_hash: Hash,
     /// The message.
     pub payload: Payload,
-    /// Whether a crash interrupted an earlier hand-over.
+    /// Whether a crash came after a hand-over had begun, so that the application may know it.
     pub redelivered: bool,
     /// Monotonic milliseconds at which it was released; `None` for an ephemeral message, and for one of
     /// an earlier life.
@@ -131,7 +142,7 @@ struct Json {
     message_id: String,
 }
 
-/// The message that the application has.
+/// A message that the application has, or gets next.
 #[derive(Debug)]
 struct InProgress {
     sequence: u64,
@@ -140,19 +151,25 @@ struct InProgress {
     size_bytes: usize,
 }
 
-/// The queue of deliveries, in order, and the one in progress.
+/// The queue of deliveries, in order, and those in progress.
 #[derive(Debug)]
 pub struct Deliveries {
     handover: Handover,
     queue: VecDeque<(u64, Delivery)>,
-    in_progress: Option<InProgress>,
+    in_progress: VecDeque<InProgress>,
+    /// The last of those in progress that the application never gets.
+    kept_back: usize,
+    /// How many were done since the last commit: a measure of how many the next one is worth.
+    finished: usize,
     /// Of all of them.
     size_bytes: usize,
     next_sequence: u64,
     /// By their place in the order; `None` for one that is done.
     changed: BTreeMap<u64, Option<Stored>>,
-    /// The one in progress, where that changed.
-    changed_handover: Option<Option<u64>>,
+    /// Up to here an earlier life began them; `None` once these are done.
+    interrupted: Option<u64>,
+    /// Up to where they are begun, as it is stored.
+    stored_handover: Option<u64>,
     /// Keys of the messages whose bytes are needed no more.
     done: Vec<Box<[u8]>>,
 }
@@ -162,11 +179,14 @@ impl Deliveries {
         Deliveries {
             handover,
             queue: VecDeque::new(),
-            in_progress: None,
+            in_progress: VecDeque::new(),
+            kept_back: 0,
+            finished: 0,
             size_bytes: 0,
             next_sequence: 0,
             changed: BTreeMap::new(),
-            changed_handover: None,
+            interrupted: None,
+            stored_handover: None,
             done: Vec::new(),
         }
     }
@@ -183,15 +203,15 @@ impl Deliveries {
             || self.size_bytes + held_bytes >= self.handover.bytes_max
     }
 
-    /// Messages that wait, the oldest first; without the one in progress.
+    /// Messages that wait, the oldest first; without those in progress.
     pub fn waiting(&self) -> impl Iterator<Item = &Delivery> {
         self.queue.iter().map(|(_, delivery)| delivery)
     }
 
-    /// Messages not handed over, the one in progress included.
+    /// Messages not handed over, those in progress included.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
-        self.queue.len() + usize::from(self.in_progress.is_some())
+        self.queue.len() + self.in_progress.len()
     }
 
     /// Their bytes.
@@ -219,29 +239,33 @@ impl Deliveries {
         self.queue.push_back((sequence, delivery));
     }
 
-    /// The next delivery, now in progress: to be handed over once [`Deliveries::poll_persist`] is durable.
-    /// `None` where none waits, or another is in progress.
+    /// The next delivery, now in progress: to be handed over once [`Deliveries::poll_persist`] is durable,
+    /// after those before it. `None` where none waits, or enough are in progress.
+    ///
+    /// More than one are where many wait, and the application is done with as many before a commit is
+    /// through: one that is slow gets one ahead.
     pub(super) fn begin(&mut self) -> Option<Delivery> {
-        if self.in_progress.is_some() {
+        let worth = (2 * self.finished).min(self.len() / BEGUN_SHARE);
+        let most = match self.handover.redelivery {
+            Redelivery::AtLeastOnce => worth.clamp(1, BEGUN_MAX),
+            Redelivery::AtMostOnce => 1,
+        };
+        let begun_bytes = self.in_progress.iter().map(|begun| begun.size_bytes);
+        let (_, next) = self.queue.front()?;
+        let is_first = self.in_progress.is_empty();
+        if self.in_progress.len() >= most
+            || !is_first && begun_bytes.sum::<usize>() + next.payload.len() > BEGUN_BYTES_MAX
+        {
             return None;
         }
         let (sequence, delivery) = self.queue.pop_front()?;
         let send_id = delivery.send_id.as_ref();
         let mut key = send_id.map(|send_id| payload_key(&delivery.sender_id, send_id));
-        match self.handover.redelivery {
-            Redelivery::AtMostOnce => {
-                self.delete(sequence, key.take());
-                if delivery.redelivered {
-                    // Nothing else rewrites what a life of the other kind left.
-                    self.changed_handover = Some(None);
-                }
-            }
-            Redelivery::AtLeastOnce if key.is_some() => {
-                self.changed_handover = Some(Some(sequence));
-            }
-            Redelivery::AtLeastOnce => {}
+        if self.handover.redelivery == Redelivery::AtMostOnce {
+            self.delete(sequence, key.take());
+            self.forget_interrupted(sequence);
         }
-        self.in_progress = Some(InProgress {
+        self.in_progress.push_back(InProgress {
             sequence,
             key,
             size_bytes: delivery.payload.len(),
@@ -249,16 +273,34 @@ impl Deliveries {
         Some(delivery)
     }
 
-    /// The delivery in progress is done, if there is one.
+    /// The oldest delivery in progress is done, if there is one.
     pub(super) fn finish(&mut self) {
-        let Some(done) = self.in_progress.take() else {
+        let Some(done) = self.in_progress.pop_front() else {
             return;
         };
+        self.finished += 1;
         self.size_bytes -= done.size_bytes;
-        if done.key.is_some() {
-            self.changed_handover = Some(None);
-            self.delete(done.sequence, done.key);
-        }
+        self.delete(done.sequence, done.key);
+        self.forget_interrupted(done.sequence);
+    }
+
+    /// The channel ends: of the deliveries in progress the application was given the first `given`, and the
+    /// next life hands over the others as if they had not begun.
+    pub(super) fn end(&mut self, given: usize) {
+        self.kept_back = self.in_progress.len().saturating_sub(given);
+    }
+
+    /// All up to this place that an earlier life began are done.
+    fn forget_interrupted(&mut self, sequence: u64) {
+        self.interrupted.take_if(|last| *last <= sequence);
+    }
+
+    /// Up to where they are begun: so far a crash from now on flags those that it repeats.
+    fn handover(&self) -> Option<u64> {
+        let given = self.in_progress.len() - self.kept_back;
+        let stored = |begun: &&InProgress| begun.key.is_some();
+        let last = self.in_progress.iter().take(given).rev().find(stored);
+        last.map(|begun| begun.sequence).max(self.interrupted)
     }
 
     fn delete(&mut self, sequence: u64, key: Option<Box<[u8]>>) {
@@ -281,8 +323,8 @@ impl Deliveries {
             let send_id = delivery.send_id.as_ref()?;
             Some(payload_key(&delivery.sender_id, send_id))
         });
-        let in_progress = self.in_progress.as_ref().and_then(|held| held.key.clone());
-        waiting.chain(in_progress)
+        let in_progress = self.in_progress.iter();
+        waiting.chain(in_progress.filter_map(|begun| begun.key.clone()))
     }
 
     /// What changed since the last call.
@@ -291,16 +333,23 @@ impl Deliveries {
             let record = stored.map(|stored| stored.encode());
             records.put(DELIVERY, sequence.to_be_bytes().to_vec(), record);
         }
-        if let Some(handover) = self.changed_handover.take() {
+        let handover = self.handover();
+        if handover != self.stored_handover {
             let key = handover.map(|sequence| sequence.to_be_bytes().to_vec());
             records.put(HANDOVER, Vec::new(), key);
         }
+        self.on_polled(handover);
+    }
+
+    fn on_polled(&mut self, handover: Option<u64>) {
+        self.stored_handover = handover;
+        self.finished = 0;
     }
 
     /// In place of [`Deliveries::poll_persist`] where nothing is stored.
     pub(super) fn drop_changes(&mut self) {
         self.changed.clear();
-        self.changed_handover = None;
+        self.on_polled(self.handover());
     }
 
     /// Takes back the records of kind [`DELIVERY`], in the order of their keys, and the [`HANDOVER`] one;
@@ -311,13 +360,16 @@ impl Deliveries {
         handover: Option<&[u8]>,
         payloads: &mut BTreeMap<Box<[u8]>, Vec<u8>>,
     ) -> Result<(), RestoreError> {
-        if handover.is_some_and(|key| !deliveries.contains_key(key)) {
-            // Places in the order begin anew where none waits: another message would have this one.
-            self.changed_handover = Some(None);
-        }
+        let place = |key: &[u8]| match <[u8; 8]>::try_from(key) {
+            Ok(sequence) => Ok(u64::from_be_bytes(sequence)),
+            Err(_) => Err(RestoreError::Damaged(CALLED)),
+        };
+        self.stored_handover = handover.map(place).transpose()?;
+        // Places in the order begin anew where none waits: another message would have this one.
+        let still_waits = handover.is_some_and(|key| deliveries.contains_key(key));
+        self.interrupted = self.stored_handover.filter(|_| still_waits);
         for (key, record) in deliveries {
-            let sequence = <[u8; 8]>::try_from(&**key);
-            let sequence = sequence.map_err(|_| RestoreError::Damaged(CALLED))?;
+            let sequence = place(key)?;
             let stored = Stored::decode(record)?;
             let payload = payloads.remove(&stored.key()).ok_or_else(|| {
                 without_bytes("a message that waits for its delivery", &stored.key())
@@ -327,10 +379,10 @@ impl Deliveries {
                 send_id: Some(stored.send_id),
                 payload_hash: stored.payload_hash,
                 payload: payload.into(),
-                redelivered: handover == Some(key),
+                redelivered: self.interrupted.is_some_and(|last| sequence <= last),
                 released_ms: None,
             };
-            self.insert(u64::from_be_bytes(sequence), delivery);
+            self.insert(sequence, delivery);
         }
         Ok(())
     }

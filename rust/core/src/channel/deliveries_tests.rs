@@ -96,6 +96,25 @@ impl Life {
         self.commit();
     }
 
+    /// All that one commit begins; a star behind what a crash interrupted before.
+    fn begin_all(&mut self) -> Vec<String> {
+        let mut begun = Vec::new();
+        while let Some(delivery) = self.deliveries.begin() {
+            let payload = String::from_utf8(delivery.payload.to_vec()).unwrap();
+            begun.push(payload + if delivery.redelivered { "*" } else { "" });
+        }
+        self.commit();
+        begun
+    }
+
+    /// A commit follows once the application is done with so many.
+    fn finish_and_begin(&mut self, count: usize) -> usize {
+        for _ in 0..count {
+            self.deliveries.finish();
+        }
+        self.begin_all().len()
+    }
+
     /// Hands over all that waits; a star behind what a crash interrupted before.
     fn drain(&mut self) -> Vec<String> {
         let mut handed_over = Vec::new();
@@ -180,6 +199,113 @@ fn one_delivery_is_in_progress_at_a_time() {
     assert_eq!(life.begin(), None);
     life.finish();
     assert_eq!(life.begin().unwrap().0, "1");
+}
+
+/// Messages that wait, called by their numbers.
+fn with_many(redelivery: Redelivery, count: usize) -> Life {
+    let mut life = Life::new(redelivery);
+    for number in 0..count {
+        life.release(number.to_string().as_bytes());
+    }
+    life.commit();
+    life
+}
+
+#[test]
+fn where_many_wait_a_commit_begins_what_the_application_is_done_with_meanwhile() {
+    let mut life = with_many(Redelivery::AtLeastOnce, 400);
+    let mut begun = life.begin_all().len();
+    let mut sizes = vec![begun];
+    for _ in 0..8 {
+        begun = life.finish_and_begin(begun);
+        sizes.push(begun);
+    }
+    assert_eq!(sizes, [1, 2, 4, 8, 16, 32, 64, 64, 52]);
+    // Who is slow has one ahead of the one that it is busy with.
+    let mut life = with_many(Redelivery::AtLeastOnce, 400);
+    life.begin_all();
+    let slow: Vec<usize> = (0..4).map(|_| life.finish_and_begin(1)).collect();
+    assert_eq!(slow, [2, 1, 1, 1]);
+}
+
+#[test]
+fn where_few_wait_or_at_most_once_they_begin_one_by_one() {
+    for (redelivery, waiting) in [(Redelivery::AtLeastOnce, 8), (Redelivery::AtMostOnce, 400)] {
+        let mut life = with_many(redelivery, waiting);
+        life.begin_all();
+        while life.deliveries.len() > 1 {
+            assert_eq!(life.finish_and_begin(1), 1);
+        }
+    }
+}
+
+#[test]
+fn large_messages_begin_one_by_one() {
+    let mut life = Life::new(Redelivery::AtLeastOnce);
+    for number in 0..40 {
+        life.release(&[b'a' + number; 1 << 19]);
+    }
+    life.begin_all();
+    assert_eq!(life.finish_and_begin(1), 2);
+    assert_eq!(life.finish_and_begin(2), 2);
+    let mut life = Life::new(Redelivery::AtLeastOnce);
+    for number in 0..40 {
+        life.release(&[b'a' + number; (1 << 19) + 1]);
+    }
+    life.begin_all();
+    assert_eq!(life.finish_and_begin(1), 1);
+}
+
+#[test]
+fn all_that_a_crash_may_repeat_is_flagged_in_every_life_until_it_is_done() {
+    let mut life = with_many(Redelivery::AtLeastOnce, 40);
+    life.begin_all();
+    life.finish_and_begin(1);
+    assert_eq!(life.finish_and_begin(2), 4);
+    for _ in 0..2 {
+        life.crash().unwrap();
+        assert_eq!(life.begin_all(), ["3*"]);
+    }
+    life.deliveries.finish();
+    assert_eq!(life.begin_all(), ["4*", "5*"]);
+    life.finish();
+    life.crash().unwrap();
+    let mut others: Vec<String> = (7..40).map(|number| number.to_string()).collect();
+    others.splice(0..0, ["5*".into(), "6*".into()]);
+    assert_eq!(life.drain(), others);
+    assert_eq!(life.records, BTreeMap::new());
+}
+
+#[test]
+fn what_several_lives_repeat_is_flagged_at_most_once_too() {
+    let mut life = with_many(Redelivery::AtLeastOnce, 40);
+    life.begin_all();
+    life.finish_and_begin(1);
+    life.handover.redelivery = Redelivery::AtMostOnce;
+    life.crash().unwrap();
+    assert_eq!(life.begin_all(), ["1*"]);
+    life.crash().unwrap();
+    assert_eq!(life.begin_all(), ["2*"]);
+    life.crash().unwrap();
+    assert_eq!(life.begin_all(), ["3"]);
+}
+
+#[test]
+fn what_the_application_was_not_given_when_the_channel_ended_has_not_begun() {
+    for (given, expected) in [
+        (0, ["3", "4", "5"]),
+        (1, ["3*", "4", "5"]),
+        (9, ["3*", "4*", "5*"]),
+    ] {
+        let mut life = with_many(Redelivery::AtLeastOnce, 40);
+        life.begin_all();
+        life.finish_and_begin(1);
+        life.finish_and_begin(2);
+        life.deliveries.end(given);
+        life.commit();
+        life.crash().unwrap();
+        assert_eq!(life.drain()[..3], expected);
+    }
 }
 
 #[test]

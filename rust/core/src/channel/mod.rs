@@ -307,15 +307,21 @@ impl Channel {
         }
     }
 
-    /// The next message for the application, to be handed over once what [`Channel::poll_persist`] gives
-    /// is durable; `None` where none waits, or the application has one.
+    /// The next message for the application, to be handed over after those before it, once what
+    /// [`Channel::poll_persist`] gives is durable; `None` where none waits, or enough have begun.
     pub fn begin_delivery(&mut self) -> Option<Delivery> {
         self.deliveries.begin()
     }
 
-    /// The application is done with the message that it has, if there is one.
+    /// The application is done with the oldest message that has begun, if there is one.
     pub fn finish_delivery(&mut self) {
         self.deliveries.finish();
+    }
+
+    /// The channel ends: of the messages that have begun the application was given the first `given`; the
+    /// others come in its next life as if they had not.
+    pub fn end_deliveries(&mut self, given: usize) {
+        self.deliveries.end(given);
     }
 
     /// A store has a content of ours.
