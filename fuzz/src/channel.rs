@@ -759,7 +759,11 @@ impl Chat {
                     let data = &wire[draws.below(wire.len())];
                     let hash = [draws.below(8) as u8; 32];
                     channel.handle_stored_message(&hash, draws.chance(80).then_some(&**data));
-                    channel.wants_more(draws.chance(50));
+                    let until_ns = draws
+                        .chance(80)
+                        .then(|| self.now_ms * 1_000_000 - draws.below(1 << 30) as i64);
+                    let (news, all_kept) = (draws.chance(50), draws.chance(80));
+                    channel.handle_page(news, all_kept, until_ns, now);
                 }
             }
         }

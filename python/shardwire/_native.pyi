@@ -1918,8 +1918,15 @@ class StoreQuestions:
 
     def handle_message(self, message_hash: Buffer, data: Buffer | None) -> None:
         """The store has a message: told before it is taken in, with the SDS message where there is one."""
-    def wants_more(self, news: bool) -> bool:
-        """Whether the next page is wanted, now that this one is taken in; `news` where it had anything unknown."""
+    def handle_page(self, news: bool, all_kept: bool, until_ns: int | None, now: Now) -> bool:
+        """A page is taken in; gives whether the next one is wanted.
+
+        Args:
+            news: Whether it had anything unknown.
+            all_kept: Whether everything so far was kept.
+            until_ns: The transport time that it ends with, where it was asked for oldest first and is in order.
+            now: The present.
+        """
     def handle_answered(self, all_kept: bool, now: Now) -> None:
         """A store has answered; whether all that it had was taken in."""
     def handle_no_answer(self, now: Now) -> None:
@@ -1946,7 +1953,10 @@ class StoreQuestion:
         """Unix time from which on; there is no end."""
     @property
     def newest_first(self) -> bool:
-        """Whether the newest come first, for as long as `StoreQuestions.wants_more`."""
+        """Whether the newest come first."""
+    @property
+    def is_paged(self) -> bool:
+        """Whether `StoreQuestions.handle_page` is told each page once it is taken in, and says how far they are followed."""
 
 @final
 class OwnSends:

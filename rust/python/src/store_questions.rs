@@ -55,8 +55,18 @@ impl StoreQuestions {
         })
     }
 
-    fn wants_more(&self, py: Python<'_>, news: bool) -> PyResult<bool> {
-        self.with(py, |channel| channel.wants_more(news))
+    fn handle_page(
+        &self,
+        py: Python<'_>,
+        news: bool,
+        all_kept: bool,
+        until_ns: Option<i64>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<bool> {
+        let now = now.get().into();
+        self.with(py, |channel| {
+            channel.handle_page(news, all_kept, until_ns, now)
+        })
     }
 
     fn handle_answered(
@@ -88,20 +98,26 @@ pub struct StoreQuestion {
     since_ms: i64,
     #[pyo3(get)]
     newest_first: bool,
+    #[pyo3(get)]
+    is_paged: bool,
 }
 
 impl StoreQuestion {
     fn of(py: Python<'_>, question: Question) -> PyResult<Self> {
-        let (hashes, since_ms, newest_first) = match question {
-            Question::Hashes(hashes) => (hashes, 0, false),
-            Question::Window(since_ms) => (Vec::new(), since_ms, false),
-            Question::Passed(since_ms) => (Vec::new(), since_ms, true),
+        let newest_first = matches!(question, Question::Passed(_));
+        let is_paged = newest_first || matches!(question, Question::Gap(_));
+        let (hashes, since_ms) = match question {
+            Question::Hashes(hashes) => (hashes, 0),
+            Question::Window(since_ms) | Question::Passed(since_ms) | Question::Gap(since_ms) => {
+                (Vec::new(), since_ms)
+            }
         };
         let hashes = hashes.iter().map(|hash| PyBytes::new(py, hash));
         Ok(StoreQuestion {
             hashes: PyTuple::new(py, hashes.collect::<Vec<_>>())?.unbind(),
             since_ms,
             newest_first,
+            is_paged,
         })
     }
 }

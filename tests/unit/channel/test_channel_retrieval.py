@@ -12,9 +12,10 @@ from spied_store import spy
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel import close_channel
+from shardwire.channel.receiving import store_queries
 from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
 from shardwire.errors import DecryptionError
-from shardwire.events import IrretrievableMessageEvent
+from shardwire.events import IrretrievableMessageEvent, MessageReceivedEvent
 from shardwire.node import MessageEnvelope, NetworkConditions, StorePage, StoreQuery
 from shardwire.node.virtual_time import VirtualClock
 
@@ -308,6 +309,122 @@ def test_who_comes_back_online_asks_for_what_passed_by() -> None:
 
     world = run_world(scenario)
     assert world.messages("bob") == [b"before", *(b"%d" % number for number in range(50))]
+
+
+MISSED = [b"%d" % number for number in range(1_000)]
+
+
+async def miss_many(world: World, config: ChannelConfig, pause_s: float = 0.0) -> list[StoreQuery]:
+    """Bob has missed many messages and comes back; gives what he asks from then on."""
+    alice = await world.join("alice", STORE_ONLY)
+    await world.join("bob", config)
+    await asyncio.sleep(1)
+    world.nodes["bob"].go_offline()
+    for message in MISSED:
+        await alice.send(message)
+        await asyncio.sleep(pause_s)
+    await asyncio.sleep(60)
+    world.nodes["bob"].go_online()
+    return spy(world.nodes["bob"])
+
+
+def asking(per_minute_max: int = 120) -> ChannelConfig:
+    return replace(STORE_ONLY, sync=SyncConfig(store_queries_per_minute_max=per_minute_max))
+
+
+def test_who_missed_many_gets_them_oldest_first_by_pages_of_many() -> None:
+    async def scenario(world: World) -> None:
+        queries = await miss_many(world, STORE_ONLY)
+        await asyncio.sleep(5)
+        assert all(query.forward for query in queries)
+        # A page of hashes, and their messages twenty at first; then pages with what is in them.
+        sizes = [query.page_size for query in queries]
+        assert sizes == [100, 20, 40, 40, *[100] * (len(sizes) - 4)]
+        assert len(sizes) < 16
+        assert [query.include_data for query in queries] == [False, *[True] * (len(sizes) - 1)]
+        assert world.messages("bob") == MISSED
+
+    run_world(scenario)
+
+
+def test_what_a_limit_of_queries_lets_come_is_delivered_meanwhile() -> None:
+    async def scenario(world: World) -> None:
+        await miss_many(world, asking(per_minute_max=6))
+        await asyncio.sleep(30)
+        count = len(world.messages("bob"))
+        assert 100 <= count < 500
+        assert world.messages("bob") == MISSED[:count]
+        await asyncio.sleep(180)
+        assert world.messages("bob") == MISSED
+
+    run_world(scenario)
+
+
+def test_a_walk_that_was_interrupted_goes_on_where_it_was() -> None:
+    async def scenario(world: World) -> None:
+        queries = await miss_many(world, asking(per_minute_max=6), pause_s=1)
+        await asyncio.sleep(30)
+        count = len(world.messages("bob"))
+        assert 100 <= count < 500
+        del queries[:]
+        world.nodes["bob"].go_offline()
+        await asyncio.sleep(60)
+        world.nodes["bob"].go_online()
+        await asyncio.sleep(30)
+        first = next(query for query in queries if query.content_topics and query.cursor is None)
+        # Half a minute before the last one that came: so far apart may clocks be.
+        assert first.start_time_ns is not None
+        assert abs((first.start_time_ns - world.network.trace[0].time_ns) / 1e9 - count + 30) < 10
+        await asyncio.sleep(600)
+        assert world.messages("bob") == MISSED
+
+    run_world(scenario)
+
+
+def test_an_application_that_is_slow_has_a_store_asked_for_what_it_has_room_for() -> None:
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, incoming_buffer_messages_max=150))
+    taken: list[bytes] = []
+
+    async def scenario(world: World) -> None:
+        queries = await miss_many(world, config, pause_s=1)
+
+        async def take(event: MessageReceivedEvent) -> None:
+            await asyncio.sleep(0.05)
+            taken.append(event.message)
+
+        world.channels["bob"].on_message_received(take)
+        await asyncio.sleep(300)
+        assert taken == MISSED
+        assert sum(query.page_size for query in queries if query.include_data) < 4 * len(MISSED)
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("fault", ["pages without times", "pages in no order", "many pages"])
+def test_all_that_was_missed_comes_whatever_the_pages_are_like(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fault == "many pages":
+        defaults = store_queries.Walk.__init__.__defaults__ or ()
+        few = tuple(3 if value == store_queries.PAGES_PER_QUERY_MAX else value for value in defaults)
+        monkeypatch.setattr(store_queries.Walk.__init__, "__defaults__", few)
+
+    async def scenario(world: World) -> None:
+        await world.node("bob")
+        node = world.nodes["bob"]
+        query_store = node.query_store
+
+        async def changed(query: StoreQuery) -> StorePage:
+            page = await query_store(query)
+            if fault == "pages without times":
+                return replace(page, messages=tuple(replace(stored, timestamp_ns=0) for stored in page.messages))
+            if fault == "pages in no order":
+                return replace(page, messages=page.messages[1:] + page.messages[:1])
+            return page
+
+        node.query_store = changed  # type: ignore[method-assign]
+        await miss_many(world, STORE_ONLY, pause_s=1)
+        await asyncio.sleep(120)
+
+    assert set(run_world(scenario).messages("bob")) == set(MISSED)
 
 
 def test_who_starts_late_finds_what_was_said() -> None:

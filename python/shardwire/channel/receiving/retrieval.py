@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardwire._native import StoreQuestion, StoreQuestions
@@ -13,7 +15,7 @@ from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.store_queries import StoreQueries, Walk
 from shardwire.errors import ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS
-from shardwire.node.protocol import StoreQuery
+from shardwire.node.protocol import StoredMessage, StorePage, StoreQuery
 from shardwire.node.wake import Wake
 from shardwire.quoting import one_line
 from shardwire.sds import Now
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HASHES_PER_PAGE = 100
-# Messages with their data: at most 3 MB in one answer.
-MESSAGES_PER_QUERY = 20
+# So many bytes of messages in an answer are enough, so that it comes in time.
+ANSWER_BYTES = 3_000_000
+# Messages with their data in one answer: of the largest, and of small ones.
+MESSAGES_PER_QUERY_MIN = 20
+MESSAGES_PER_QUERY_MAX = 100
 
 
 class Retrieval:
@@ -51,6 +56,8 @@ class Retrieval:
         self._wake = Wake()
         # Whether the latest question had no answer.
         self._fails = False
+        # Messages with their data that are asked for at once: more, while they are small.
+        self._messages_per_query = MESSAGES_PER_QUERY_MIN
 
     @property
     def queries(self) -> int:
@@ -105,18 +112,18 @@ class Retrieval:
         self._questions.handle_no_answer(self._now())
 
     async def _ask(self, question: StoreQuestion) -> None:
-        refused = self._arrivals.refused
+        refused, ended = self._arrivals.refused, True
         if question.hashes:
             for message_hash in question.hashes:
                 # Missing, so whatever became of an earlier arrival does not count.
                 self._reception.forget(message_hash)
             await self._fetch(question.hashes)
         else:
-            await self._walk(question)
+            ended = await self._walk(question, refused)
         if self._fails:
             logger.info("the store answers again")
             self._fails = False
-        all_kept = self._arrivals.refused == refused
+        all_kept = ended and self._arrivals.refused == refused
 
         def end(now: Now) -> None:
             self._questions.handle_answered(all_kept, now)
@@ -124,8 +131,12 @@ class Retrieval:
 
         self._arrivals.post(end)
 
-    async def _walk(self, question: StoreQuestion) -> None:
-        """Takes in what the store has of the content topic and is not known here, page by page."""
+    async def _walk(self, question: StoreQuestion, refused: int) -> bool:
+        """Takes in what the store has of the content topic and is not known here, page by page.
+
+        Returns:
+            Whether the store said that there is no more, or no more is wanted.
+        """
         query = StoreQuery(
             content_topics=(self._content_topic,),
             start_time_ns=question.since_ms * NANOSECONDS_PER_MS,
@@ -134,29 +145,63 @@ class Retrieval:
             include_data=False,
         )
         walk = Walk(query)
+        # The transport time that the pages so far end with: 0 before there is one, None once they are not in order.
+        until_ns: int | None = 0 if query.forward else None
         while (page := await self._store.next_page(walk)) is not None:
             known = self._reception.known_hashes
-            unknown = tuple([name for message in page.messages if (name := message.message_hash) not in known])
-            await self._fetch(unknown)
-            if question.newest_first:
+            unknown = [message for message in page.messages if message.message_hash not in known]
+            if walk.query.include_data:
+                await self._take_in(unknown)
+            else:
+                await self._fetch(tuple([message.message_hash for message in unknown]))
+            if until_ns is not None:
+                until_ns = _end_of(page, until_ns)
+            if question.is_paged:
                 await self._arrivals.all_taken_in()
-                if not self._questions.wants_more(bool(unknown)):
-                    break
+                all_kept = self._arrivals.refused == refused
+                if not self._questions.handle_page(bool(unknown), all_kept, until_ns or None, self._now()):
+                    return True
+            # Behind a page that is all new comes another one, which is asked for with its data at once.
+            is_new = 0 < len(unknown) == len(page.messages)
+            page_size = self._messages_per_query if is_new else HASHES_PER_PAGE
+            walk.query = replace(query, page_size=page_size, include_data=is_new)
+        return not (walk.is_cut and until_ns)
 
     async def _fetch(self, hashes: tuple[bytes, ...]) -> None:
-        """Takes in messages by hash, oldest first, so that causes come before effects."""
-        for start in range(0, len(hashes), MESSAGES_PER_QUERY):
-            batch = hashes[start : start + MESSAGES_PER_QUERY]
-            walk = Walk(StoreQuery(message_hashes=batch, page_size=MESSAGES_PER_QUERY))
+        """Takes in messages by hash."""
+        start = 0
+        while start < len(hashes):
+            batch = hashes[start : start + self._messages_per_query]
+            start += len(batch)
+            walk = Walk(StoreQuery(message_hashes=batch, page_size=len(batch)))
             while (page := await self._store.next_page(walk)) is not None:
-                for stored in sorted(page.messages, key=lambda message: message.timestamp_ns):
-                    envelope, message_hash = stored.envelope, stored.message_hash
-                    data = None if envelope is None else await self._reception.open(envelope, message_hash)
-                    self._questions.handle_message(message_hash, data)
-                    if envelope is None or data is None:
-                        continue
-                    waiting = self._reception.hand_on(
-                        data, envelope.payload, message_hash, stored.timestamp_ns, from_store=True
-                    )
-                    if waiting is not None:
-                        await waiting
+                await self._take_in(page.messages)
+
+    async def _take_in(self, messages: Sequence[StoredMessage]) -> None:
+        """Takes in messages of a store, oldest first, so that causes come before effects."""
+        size_bytes = 0
+        for stored in sorted(messages, key=lambda message: message.timestamp_ns):
+            envelope, message_hash = stored.envelope, stored.message_hash
+            data = None if envelope is None else await self._reception.open(envelope, message_hash)
+            self._questions.handle_message(message_hash, data)
+            if envelope is None:
+                continue
+            size_bytes += len(envelope.payload)
+            if data is None:
+                continue
+            waiting = self._reception.hand_on(
+                data, envelope.payload, message_hash, stored.timestamp_ns, from_store=True
+            )
+            if waiting is not None:
+                await waiting
+        if messages:
+            fitting = ANSWER_BYTES * len(messages) // max(1, size_bytes)
+            most = min(2 * self._messages_per_query, fitting, MESSAGES_PER_QUERY_MAX)
+            self._messages_per_query = max(most, MESSAGES_PER_QUERY_MIN)
+
+
+def _end_of(page: StorePage, before_ns: int) -> int | None:
+    """The transport time that a page ends with behind one that ended so; None where it is not in order."""
+    times = [before_ns, *[message.timestamp_ns for message in page.messages]]
+    # A store need not tell times where it gives no data.
+    return before_ns if not any(times[1:]) else times[-1] if times == sorted(times) else None

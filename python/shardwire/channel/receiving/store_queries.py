@@ -32,6 +32,8 @@ class Walk:
     seen: set[bytes] = field(default_factory=set)
     without_news: int = 0
     pages_left: int = PAGES_PER_QUERY_MAX
+    # Whether the store had further pages when the last one that is asked for had come.
+    is_cut: bool = False
 
 
 class StoreQueries:
@@ -88,6 +90,7 @@ class StoreQueries:
         else:
             walk.cursor = page.cursor
             walk.pages_left -= 1
+            walk.is_cut = not walk.pages_left
         return page
 
     async def _ask(self, query: StoreQuery) -> StorePage:

@@ -93,6 +93,11 @@ impl CatchUp {
         }
     }
 
+    /// Whether the rest of a gap with a known beginning is about to be asked for.
+    pub fn goes_on(&self) -> bool {
+        self.is_due && self.gap_ns.is_some_and(|gap_ns| gap_ns > 0)
+    }
+
     /// A store is asked now: [`CatchUp::on_answered`] or [`CatchUp::take_back`] follows.
     pub fn begin(&mut self, now: Now) -> Span {
         let mut since_ms = self.seen_until_ms(now);
@@ -108,6 +113,19 @@ impl CatchUp {
             // By a clock that was set back nothing later was seen either.
             since_ms: since_ms.min(now.epoch_ms).max(0),
             thorough: known_ns.is_some(),
+        }
+    }
+
+    /// Of a gap whose beginning is known a store has given all up to this transport time, and that is taken in: it
+    /// begins there now.
+    pub fn on_taken_in(&mut self, until_ns: i64) {
+        let Some(asked_ns) = &mut self.asked_ns else {
+            return;
+        };
+        if until_ns > *asked_ns {
+            *asked_ns = until_ns;
+            self.last_seen_ns = self.last_seen_ns.max(until_ns);
+            self.answered_ms = None;
         }
     }
 

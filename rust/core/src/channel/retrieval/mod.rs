@@ -1,7 +1,8 @@
 //! What a store is asked, and when (004, Missing message retrieval and Query on connect).
 //!
 //! Whoever owns a channel asks the store: [`Channel::poll_question`] says what, [`Channel::handle_stored_message`] is
-//! told each message of the answer, and [`Channel::handle_answered`] or [`Channel::handle_no_answer`] ends it.
+//! told each message of the answer, [`Channel::handle_page`] each of its pages, and [`Channel::handle_answered`] or
+//! [`Channel::handle_no_answer`] ends it.
 //!
 //! - `catch_up`: from when on messages may have passed by;
 //! - `rounds`: which missing messages are asked for again, and how soon.
@@ -52,8 +53,11 @@ pub enum Question {
     /// For all of the content topic from this Unix time in ms on, oldest first: it has no end, since our clock may be
     /// ahead of those of senders, or behind.
     Window(i64),
-    /// Likewise, newest first, for as long as [`Channel::wants_more`].
+    /// Likewise, newest first, for as long as [`Channel::handle_page`] wants more: what came before is found through
+    /// histories.
     Passed(i64),
+    /// Likewise, oldest first: all of it may have passed by, and causes come before their effects.
+    Gap(i64),
 }
 
 /// A question that a store is being asked.
@@ -67,6 +71,8 @@ enum Asking {
         thorough: bool,
         /// Whether a message that came leads further back.
         leads_back: bool,
+        /// Whether more is left in the store than was taken in.
+        is_cut: bool,
     },
 }
 
@@ -207,11 +213,14 @@ impl Channel {
             let pause_ms = retrieval.config.retrieve_frequency_ms.max(ROOM_RECHECK_MS);
             return Some(now.monotonic_ms.saturating_add(pause_ms));
         }
-        let due_ms = [
-            retrieval.catch_up.next_ms(),
-            retrieval.rounds.next_ms(&self.sds),
-        ];
-        let due_ms = due_ms.into_iter().flatten().min();
+        let passed_ms = retrieval.catch_up.next_ms();
+        // Of what a gap had, the newest would wait here for all before it, and take the room of those.
+        let missing_ms = if retrieval.catch_up.goes_on() {
+            None
+        } else {
+            retrieval.rounds.next_ms(&self.sds)
+        };
+        let due_ms = passed_ms.into_iter().chain(missing_ms).min();
         due_ms.map(|due_ms| due_ms.max(retrieval.retry_at_ms))
     }
 
@@ -235,8 +244,14 @@ impl Channel {
                 asked: now,
                 thorough: span.thorough,
                 leads_back: false,
+                is_cut: false,
             });
-            return Some(Question::Passed(span.since_ms));
+            let question = if span.thorough {
+                Question::Gap
+            } else {
+                Question::Passed
+            };
+            return Some(question(span.since_ms));
         }
         let wanted = retrieval.rounds.poll(&self.sds, at_ms)?;
         let (question, absent) = match &wanted {
@@ -288,19 +303,39 @@ impl Channel {
         }
     }
 
-    /// Whether another page of an answer to [`Question::Passed`] is wanted, now that all of this one is taken in.
+    /// A page of an answer is taken in; gives whether another one is wanted.
     ///
-    /// What came before a message of our channel that names its history is found through the history. So only one ends
-    /// the search that is new here, or whose history is: what somebody repeats does not. Nor does one while messages
-    /// are partly here, since no history has hints of their segments. A page without `news` ends it too. Of a gap with a
-    /// known beginning all is asked for: histories lead through it a message at a time.
-    pub fn wants_more(&self, news: bool) -> bool {
-        match self.retrieval.asking {
+    /// Newest first, what came before a message of our channel that names its history is found through the history. So
+    /// only one ends the search that is new here, or whose history is: what somebody repeats does not. Nor does one
+    /// while messages are partly here, since no history has hints of their segments. A page without `news` ends it too.
+    ///
+    /// Of a gap with a known beginning all is asked for: histories lead through it a message at a time. Once all up to a
+    /// page is kept, which ends with the transport time `until_ns`, the gap begins there: whatever interrupts the
+    /// search, or a restart, has the rest asked for. It pauses while the application has to catch up first.
+    pub fn handle_page(
+        &mut self,
+        news: bool,
+        all_kept: bool,
+        until_ns: Option<i64>,
+        now: Now,
+    ) -> bool {
+        let (has_room, has_partial) = (self.has_delivery_room(0, 0), self.has_partial());
+        let retrieval = &mut self.retrieval;
+        match &mut retrieval.asking {
             Some(Asking::Passed {
-                thorough,
-                leads_back,
+                thorough: true,
+                is_cut,
                 ..
-            }) => thorough || (news && (!leads_back || self.has_partial())),
+            }) => {
+                *is_cut |= !(all_kept && has_room);
+                // A time that has not come is no measure of what came before.
+                let until_ns = until_ns.filter(|until_ns| *until_ns <= present_ns(now));
+                if let Some(until_ns) = until_ns.filter(|_| all_kept) {
+                    retrieval.catch_up.on_taken_in(until_ns);
+                }
+                !*is_cut
+            }
+            Some(Asking::Passed { leads_back, .. }) => news && (!*leads_back || has_partial),
             _ => true,
         }
     }
@@ -316,7 +351,7 @@ impl Channel {
                 self.sds
                     .handle_irretrievable(absent.iter().map(Name::as_str));
             }
-            Some(Asking::Passed { asked, .. }) if all_kept && has_room => {
+            Some(Asking::Passed { asked, is_cut, .. }) if all_kept && has_room && !is_cut => {
                 retrieval.catch_up.on_answered(asked);
                 self.sds.handle_caught_up();
             }

@@ -211,7 +211,7 @@ fn a_store_that_does_not_answer_is_asked_less_often_until_it_does_or_another_com
     let mut waited = Vec::new();
     for _ in 0..8 {
         let since_ms = EPOCH_MS - HOUR_MS - QUERY_MARGIN_MS;
-        assert_eq!(next_question(&mut bob), Question::Passed(since_ms));
+        assert_eq!(next_question(&mut bob), Question::Gap(since_ms));
         // While a store is being asked nothing else is.
         assert_eq!(bob.channel.next_question_ms(at(bob.now_ms)), None);
         bob.channel.handle_no_answer(at(bob.now_ms));
@@ -229,7 +229,7 @@ fn a_store_that_does_not_answer_is_asked_less_often_until_it_does_or_another_com
         }
         bob.channel
             .handle_connection(true, !is_lost, at(bob.now_ms));
-        assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+        assert!(matches!(poll(&mut bob), Some(Question::Gap(_))));
         bob.channel.handle_no_answer(at(bob.now_ms));
     }
     next_question(&mut bob);
@@ -312,7 +312,7 @@ fn only_a_started_channel_that_is_connected_asks() {
     );
     // A connection that is not as good as it can be is one all the same.
     bob.channel.handle_connection(true, false, at(0));
-    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+    assert!(matches!(poll(&mut bob), Some(Question::Gap(_))));
     answer(&mut bob);
     assert!(matches!(poll(&mut bob), Some(Question::Hashes(_))));
     answer(&mut bob);
@@ -326,8 +326,8 @@ fn only_a_started_channel_that_is_connected_asks() {
     // What passed a stopped channel by is asked for to its beginning.
     bob.channel.handle_started(at(HOUR_MS));
     bob.now_ms = HOUR_MS;
-    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
-    assert!(bob.channel.wants_more(false));
+    assert!(matches!(poll(&mut bob), Some(Question::Gap(_))));
+    assert!(bob.channel.handle_page(false, true, None, at(0)));
 }
 
 #[test]
@@ -358,21 +358,25 @@ fn a_page_is_followed_until_a_message_leads_back() {
         bob.channel
             .handle_stored_message(b"other", Some(b"no message"));
         bob.channel.handle_stored_message(b"third", None);
-        assert_eq!(bob.channel.wants_more(true), !leads_back, "{found:?}");
-        assert!(!bob.channel.wants_more(false));
+        assert_eq!(
+            bob.channel.handle_page(true, true, None, at(0)),
+            !leads_back,
+            "{found:?}"
+        );
+        assert!(!bob.channel.handle_page(false, true, None, at(0)));
         // No history has hints of what a message lacks that is partly here.
         bob.hear(message(
             "alice",
             &id(ONE, 0),
             &segments(&[7; 2_000]).remove(0),
         ));
-        assert!(bob.channel.wants_more(true));
+        assert!(bob.channel.handle_page(true, true, None, at(0)));
         answer(&mut bob);
         // Where the beginning is known, nothing ends it.
         bob.channel.handle_missed(EPOCH_MS * NS, at(0));
-        assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+        assert!(matches!(poll(&mut bob), Some(Question::Gap(_))));
         bob.channel.handle_stored_message(b"hash", Some(&data));
-        assert!(bob.channel.wants_more(false));
+        assert!(bob.channel.handle_page(false, true, None, at(0)));
     }
 }
 
@@ -400,14 +404,79 @@ fn the_time_up_to_which_nothing_was_missed_is_stored_and_read() {
     let gap_ns = (EPOCH_MS - 2 * HOUR_MS) * NS;
     bob.channel.handle_missed(gap_ns, at(0));
     assert_eq!(seen_ns(&mut bob), Some(gap_ns));
-    assert!(matches!(poll(&mut bob), Some(Question::Passed(_))));
+    assert!(matches!(poll(&mut bob), Some(Question::Gap(_))));
     assert_eq!(seen_ns(&mut bob), Some(gap_ns));
     bob.restart().unwrap();
     // A life in which nothing comes forgets nothing.
     assert_eq!(seen_ns(&mut bob), Some(gap_ns));
     bob.channel.handle_started(at(0));
     let since_ms = gap_ns / NS - QUERY_MARGIN_MS;
-    assert_eq!(poll(&mut bob), Some(Question::Passed(since_ms)));
+    assert_eq!(poll(&mut bob), Some(Question::Gap(since_ms)));
+}
+
+/// A channel that asks for a gap of two hours.
+fn asking_for_a_gap() -> Bob {
+    let mut bob = caught_up();
+    let since_ms = EPOCH_MS - 2 * HOUR_MS;
+    bob.channel.handle_missed(since_ms * NS, at(0));
+    let asked = poll(&mut bob);
+    assert_eq!(asked, Some(Question::Gap(since_ms - QUERY_MARGIN_MS)));
+    bob
+}
+
+#[test]
+fn what_is_taken_in_of_a_gap_is_not_asked_for_again() {
+    let until_ms = EPOCH_MS - HOUR_MS;
+    for restarts in [false, true] {
+        let mut bob = asking_for_a_gap();
+        let mut page = |until_ms: i64| {
+            let until_ns = Some(until_ms * NS);
+            assert!(bob.channel.handle_page(true, true, until_ns, at(0)));
+        };
+        page(until_ms);
+        // No page leads back, nor to a time that has not come.
+        page(until_ms - 1);
+        page(EPOCH_MS + 1);
+        if restarts {
+            hear_at(&mut bob, EPOCH_MS * NS);
+            assert_eq!(seen_ns(&mut bob), Some(until_ms * NS));
+            bob.restart().unwrap();
+            bob.channel.handle_started(at(0));
+        } else {
+            bob.channel.withdraw_question();
+        }
+        let rest = Question::Gap(until_ms - QUERY_MARGIN_MS);
+        assert_eq!(poll(&mut bob), Some(rest));
+        answer(&mut bob);
+        assert_eq!(poll(&mut bob), None);
+    }
+}
+
+#[test]
+fn what_is_not_kept_of_a_gap_is_asked_for_again() {
+    let until_ms = EPOCH_MS - HOUR_MS;
+    let mut bob = asking_for_a_gap();
+    let page = |bob: &mut Bob, all_kept| {
+        let until_ns = Some(until_ms * NS);
+        bob.channel.handle_page(true, all_kept, until_ns, at(0))
+    };
+    assert!(!page(&mut bob, false));
+    // There is room by the time at which the answer ends; it was not asked for all of it.
+    answer(&mut bob);
+    let all = Question::Gap(EPOCH_MS - 2 * HOUR_MS - QUERY_MARGIN_MS);
+    assert_eq!((poll(&mut bob), next_question(&mut bob)), (None, all));
+    for number in 0..100 {
+        let whole = segments(&[number, 1]).remove(0);
+        bob.hear(message("alice", &format!("{number}"), &whole));
+    }
+    assert!(!bob.channel.has_delivery_room(0, 0));
+    assert!(!page(&mut bob, true));
+    while bob.channel.begin_delivery().is_some() {
+        bob.channel.finish_delivery();
+    }
+    answer(&mut bob);
+    let rest = Question::Gap(until_ms - QUERY_MARGIN_MS);
+    assert_eq!((poll(&mut bob), next_question(&mut bob)), (None, rest));
 }
 
 #[test]
@@ -692,7 +761,9 @@ fn only_what_a_store_does_not_have_is_irretrievable() {
 fn skip_passed(bob: &mut Bob) -> Question {
     loop {
         match next_question(bob) {
-            Question::Passed(_) => bob.channel.handle_answered(false, at(bob.now_ms)),
+            Question::Passed(_) | Question::Gap(_) => {
+                bob.channel.handle_answered(false, at(bob.now_ms))
+            }
             question => return question,
         }
     }
@@ -711,6 +782,8 @@ enum Step {
     Missed(i64),
     Connection(bool, bool),
     Poll,
+    /// A page that ends with a transport time before the present, or behind it.
+    Page(bool, i64),
     Answered(bool),
     NoAnswer,
     Withdraw,
@@ -724,7 +797,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => times.clone().prop_map(Step::SetClock),
         3 => times.clone().prop_map(Step::Hear),
         2 => (1..30_usize).prop_map(Step::Name),
-        1 => times.prop_map(Step::Missed),
+        1 => times.clone().prop_map(Step::Missed),
+        2 => (any::<bool>(), times).prop_map(|(all_kept, ms)| Step::Page(all_kept, ms)),
         1 => any::<(bool, bool)>().prop_map(|(online, full)| Step::Connection(online, full)),
         6 => Just(Step::Poll),
         4 => any::<bool>().prop_map(Step::Answered),
@@ -742,6 +816,9 @@ struct World {
     open_ns: Vec<i64>,
     /// Those that a store is being asked for; `None` where it is asked for something else, or nothing.
     asked_ns: Option<Vec<i64>>,
+    /// Whether all of it is asked for, oldest first; and whether it is known that not all of it comes.
+    is_gap: bool,
+    is_cut: bool,
     online: bool,
     named: usize,
 }
@@ -753,6 +830,8 @@ impl World {
             set_ms: 0,
             open_ns: vec![0],
             asked_ns: None,
+            is_gap: false,
+            is_cut: false,
             online: false,
             named: 0,
         };
@@ -805,9 +884,21 @@ impl World {
                 self.online = online;
             }
             Step::Poll => self.poll(),
+            Step::Page(all_kept, ms) => {
+                let until_ns = (now.epoch_ms + ms) * NS;
+                let goes_on = channel.handle_page(true, all_kept, Some(until_ns), now);
+                if let Some(asked_ns) = self.asked_ns.as_mut().filter(|_| self.is_gap) {
+                    self.is_cut |= !all_kept;
+                    assert_eq!(goes_on, !self.is_cut);
+                    let seen_ns = if all_kept && ms <= 0 { until_ns } else { 0 };
+                    for gap_ns in asked_ns {
+                        *gap_ns = seen_ns.max(*gap_ns);
+                    }
+                }
+            }
             Step::Answered(all_kept) => {
                 channel.handle_answered(all_kept, now);
-                if all_kept {
+                if all_kept && !self.is_cut {
                     self.asked_ns = None;
                 }
                 self.take_back();
@@ -854,7 +945,9 @@ impl World {
             }
             Some(question) => {
                 assert!(is_due && self.online);
-                if let Question::Passed(since_ms) = question {
+                self.is_gap = matches!(question, Question::Gap(_));
+                self.is_cut = false;
+                if let Question::Passed(since_ms) | Question::Gap(since_ms) = question {
                     let gap_ms = self
                         .open_ns
                         .iter()

@@ -31,6 +31,10 @@ const ANSWERED_SYNC_INTERVAL_MS: i64 = 50;
 /// leaves anyway, or, where something came that its namer had named, by a sync T_max after the last
 /// message that asked for anything.
 const URGENT_ROUNDS: u32 = 2;
+/// That distance is twice as long after each so many syncs for requests in a row that found no answer, and
+/// at most so many times.
+const SYNCS_IN_VAIN: u32 = 32;
+const PATIENCE_DOUBLINGS_MAX: u32 = 3;
 /// Where the others ask for a message so much oftener than we do, no sync of ours leaves for it.
 const OUTNUMBERED: u32 = 3;
 /// It is asked for every T_max so often; then at distances that double with every second request that
@@ -76,6 +80,8 @@ pub struct Asking {
     sync_left_ms: Option<i64>,
     /// When a sync may leave for patient requests.
     patient_not_before_ms: i64,
+    /// Syncs for requests alone since an answer came.
+    syncs_in_vain: u32,
     /// How often each message was asked for, by us and by anyone: a stranger's requests silence ours
     /// no sooner, unless what answers them is another's.
     asked: HashMap<Name, (u32, u32)>,
@@ -100,6 +106,7 @@ impl Asking {
             sync_not_before_ms: 0,
             sync_left_ms: None,
             patient_not_before_ms: 0,
+            syncs_in_vain: 0,
             asked: HashMap::default(),
             silent: Vec::new(),
         }
@@ -152,6 +159,8 @@ impl Asking {
             let soon_ms = left_ms + ANSWERED_SYNC_INTERVAL_MS;
             self.sync_not_before_ms = self.sync_not_before_ms.min(soon_ms);
         }
+        self.syncs_in_vain = 0;
+        self.hurry(monotonic_ms);
         let in_vain = self.requests.take_in_vain(&named_by);
         for name in &in_vain {
             if let Some((ours, _)) = self.asked.get_mut(name) {
@@ -210,6 +219,13 @@ impl Asking {
             return;
         }
         self.ask_soon(message_id, monotonic_ms);
+        self.hurry(monotonic_ms);
+    }
+
+    /// A sync for patient requests leaves after T_max, if it was to leave later.
+    fn hurry(&mut self, monotonic_ms: i64) {
+        let soon_ms = monotonic_ms + self.t_max_ms;
+        self.patient_not_before_ms = self.patient_not_before_ms.min(soon_ms);
     }
 
     /// It is asked for as soon as at first, if that is sooner.
@@ -253,6 +269,7 @@ impl Asking {
             .clamp(REPAIR_SYNC_INTERVAL_MS_MIN, REPAIR_SYNC_INTERVAL_MS);
         self.sync_not_before_ms = monotonic_ms + interval_ms;
         self.sync_left_ms = Some(monotonic_ms);
+        self.syncs_in_vain = self.syncs_in_vain.saturating_add(1);
     }
 
     /// Requests that ride on the message that leaves now; each is made again later if nothing comes.
@@ -272,7 +289,8 @@ impl Asking {
             taken.push(entry);
         }
         if !taken.is_empty() {
-            self.patient_not_before_ms = monotonic_ms + self.t_max_ms;
+            let doublings = (self.syncs_in_vain / SYNCS_IN_VAIN).min(PATIENCE_DOUBLINGS_MAX);
+            self.patient_not_before_ms = monotonic_ms + (self.t_max_ms << doublings);
         }
         taken
     }
@@ -807,6 +825,46 @@ mod tests {
             asking.next_request_ms(),
             Some(at_ms + ANSWERED_SYNC_INTERVAL_MS)
         );
+    }
+
+    /// How far apart the syncs are that leave for requests of many rounds, one after the other.
+    fn distances(asking: &mut Asking, now_ms: &mut i64, count: usize) -> Vec<i64> {
+        let mut found = Vec::new();
+        for _ in 0..count {
+            let at_ms = asking.next_request_ms().unwrap().max(*now_ms);
+            found.push((at_ms - *now_ms) / T_MAX_MS);
+            *now_ms = at_ms;
+            assert!(!take(asking, at_ms).is_empty());
+            asking.on_sync_for_requests(at_ms);
+        }
+        found
+    }
+
+    #[test]
+    fn who_asks_in_vain_for_long_asks_by_fewer_syncs_until_an_answer_comes() {
+        let mut asking = of_bob();
+        prove_carol(&mut asking);
+        for number in 0..900 {
+            let name = format!("phantom {number}");
+            asking.restore_asked(&name, (URGENT_ROUNDS, URGENT_ROUNDS));
+            asking.on_missing(entry(&name), &"carol".into(), 0);
+        }
+        asking.settle(T_MAX_MS);
+        let mut now_ms = 10 * T_MAX_MS;
+        let found = distances(&mut asking, &mut now_ms, 150);
+        assert!(found[1..33].iter().all(|distance| *distance == 1));
+        assert!(found[34..65].iter().all(|distance| *distance == 2));
+        assert!(found[66..97].iter().all(|distance| *distance == 4));
+        assert!(found[98..].iter().all(|distance| *distance == 8));
+        // Whoever names one of them may have it.
+        let asked_often = "phantom 0";
+        asking.restore_asked(asked_often, (STEADY_ROUNDS + 1, STEADY_ROUNDS + 1));
+        asking.on_named_again(&entry(asked_often), &"carol".into(), now_ms);
+        assert_eq!(distances(&mut asking, &mut now_ms, 3), [1, 8, 8]);
+        prove_carol(&mut asking);
+        assert!(asking.next_request_ms().unwrap() <= now_ms + T_MAX_MS);
+        let found = distances(&mut asking, &mut now_ms, 5);
+        assert_eq!(found[1..], [1, 1, 1, 1]);
     }
 
     #[test]
