@@ -96,12 +96,12 @@ def check_intact(evidence: Evidence) -> list[str]:
 
 
 def check_nothing_twice(evidence: Evidence) -> list[str]:
-    """A message comes again only where a crash interrupted its hand-over, flagged, and never under at-most-once."""
+    """A message comes again only in a later life, flagged and before what is new, and never under at-most-once."""
     violations = []
     ephemeral = {entry.payload for entry in _all_sent(evidence) if entry.plan.ephemeral}
     for participant in evidence.participants:
         first: dict[tuple[str, bytes], Received] = {}
-        last: Received | None = None
+        new_in_life: set[int] = set()
         for entry in participant.received:
             key = (entry.sender_id, entry.payload)
             if entry.payload in ephemeral or entry.sender_id not in evidence.world.names:
@@ -112,14 +112,15 @@ def check_nothing_twice(evidence: Evidence) -> list[str]:
                 if entry.redelivered and entry.life == 0:
                     violations.append(f"{participant.name} was handed a first message flagged as redelivered")
             else:
-                interrupted = last is not None and (last.sender_id, last.payload) == key and last.life < entry.life
-                if evidence.world.at_most_once or not interrupted or not entry.redelivered:
+                in_time = again.life < entry.life and entry.life not in new_in_life
+                if evidence.world.at_most_once or not in_time or not entry.redelivered:
                     violations.append(
                         f"{participant.name} was handed a message of {entry.sender_id} at {again.at_ms} ms (life "
                         f"{again.life}) and again at {entry.at_ms} ms (life {entry.life}, "
                         f"{'' if entry.redelivered else 'not '}flagged)"
                     )
-            last = entry
+            if not entry.redelivered:
+                new_in_life.add(entry.life)
     return violations
 
 
