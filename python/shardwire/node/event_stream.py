@@ -21,7 +21,8 @@ class EventStream:
     Attributes:
         refused: Events that did not fit so far.
         missed_told: Whether the reader will find a `MessagesMissed` for received messages that did not fit.
-        content_topic: The only topic whose messages its reader wants; None for all. Others wake it for nothing.
+        content_topic: The only topic whose messages its reader wants, and what became of those sent to it; None for
+            all. Others would wake it for nothing.
     """
 
     def __init__(self) -> None:
@@ -35,12 +36,10 @@ class EventStream:
         self._wake = Wake()
 
     def put(self, event: NodeEvent) -> bool:
-        """Queues an event that the reader wants; False where a limit or the end of the stream refuses it."""
+        """Queues an event for the reader; False where a limit or the end of the stream refuses it."""
         if self._ended:
             return False
         if isinstance(event, MessageReceived):
-            if self.content_topic is not None and event.envelope.content_topic != self.content_topic:
-                return True
             received_bytes = self._received_bytes + len(event.envelope.payload)
             if self._received_messages >= RECEIVED_MESSAGES_MAX or received_bytes > RECEIVED_BYTES_MAX:
                 self.refused += 1

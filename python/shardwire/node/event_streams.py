@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class EventStreams:
-    """Gives every event to every reader. A stream that nobody holds any longer is forgotten.
+    """Gives every event to every reader that wants it. A stream that nobody holds any longer is forgotten.
 
     Args:
         name: Names the node in the log.
@@ -32,18 +32,18 @@ class EventStreams:
         self._streams.append(weakref.ref(stream))
         return stream
 
-    def put(self, *events: NodeEvent) -> None:
-        """Gives every reader these events."""
-        _put(self.live(), events)
+    def put(self, *events: NodeEvent, content_topic: str | None = None) -> None:
+        """Gives these events to every reader, or only to those who want a content topic: it was sent to."""
+        _put(self._wanting(content_topic), events)
 
-    def put_soon(self, *events: NodeEvent) -> None:
-        """Gives the present readers these events in the loop's next step.
+    def put_soon(self, *events: NodeEvent, content_topic: str | None = None) -> None:
+        """Gives these events to the present readers, likewise, in the loop's next step.
 
         By then whoever called `send` holds the request id.
         """
         if not self._soon:
             asyncio.get_running_loop().call_soon(self._put_soon)
-        self._soon.append((self.live(), events))
+        self._soon.append((self._wanting(content_topic), events))
 
     def _put_soon(self) -> None:
         soon, self._soon = self._soon, []
@@ -51,14 +51,14 @@ class EventStreams:
             _put(streams, events)
 
     def put_received(self, message: MessageReceived) -> tuple[int, list[EventStream]]:
-        """Gives a received message to every reader.
+        """Gives a received message to every reader that wants its content topic.
 
         Returns:
             How many took it, and those without room for it.
         """
         taken = 0
         refusing: list[EventStream] = []
-        for stream in self.live():
+        for stream in self._wanting(message.envelope.content_topic):
             if stream.put(message):
                 taken += 1
             else:
@@ -89,6 +89,11 @@ class EventStreams:
         if len(streams) < len(self._streams):
             self._streams = [weakref.ref(stream) for stream in streams]
         return streams
+
+    def _wanting(self, content_topic: str | None) -> list[EventStream]:
+        if content_topic is None:
+            return self.live()
+        return [stream for stream in self.live() if stream.content_topic in (None, content_topic)]
 
 
 def _put(streams: list[EventStream], events: Sequence[NodeEvent]) -> None:

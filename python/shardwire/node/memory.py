@@ -211,7 +211,8 @@ class MemoryNode(Lifetime):
             self._streams.put_soon(
                 MessageSendError(
                     outgoing.request_id, str(error), outgoing.message_hash, error.permanent, error.retry_after_ms
-                )
+                ),
+                content_topic=envelope.content_topic,
             )
         elif self._state is not ConnectionState.DISCONNECTED:
             self._transmit(outgoing)
@@ -352,9 +353,10 @@ class MemoryNode(Lifetime):
         events: list[NodeEvent] = [MessagePropagated(outgoing.request_id, outgoing.message_hash)]
         if stored:
             events.append(MessageSent(outgoing.request_id, outgoing.message_hash))
-        if self.hears(outgoing.pubsub_topic, outgoing.envelope.content_topic):
+        content_topic = outgoing.envelope.content_topic
+        if self.hears(outgoing.pubsub_topic, content_topic):
             events.append(outgoing.message)
-        self._streams.put_soon(*events)
+        self._streams.put_soon(*events, content_topic=content_topic)
 
     def _wait_for_connection(self, outgoing: Outgoing) -> None:
         if len(self._outbox) >= OUTBOX_ENVELOPES_MAX:
@@ -369,7 +371,8 @@ class MemoryNode(Lifetime):
     def _give_up(self, outgoing: Outgoing) -> None:
         del self._outbox[outgoing.request_id]
         error = f"nobody was in reach for {PROPAGATION_TIMEOUT_MS} ms"
-        self._streams.put_soon(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
+        failed = MessageSendError(outgoing.request_id, error, outgoing.message_hash)
+        self._streams.put_soon(failed, content_topic=outgoing.envelope.content_topic)
 
     def _set_online(self, online: bool) -> None:
         if self._online == online:

@@ -115,11 +115,18 @@ async def test_the_slowest_reader_counts_and_one_that_nobody_holds_is_forgotten(
         assert not streams.outcomes_full()
 
 
-def test_a_stream_of_one_topic_takes_no_room_for_messages_of_others() -> None:
-    stream = EventStream()
-    stream.content_topic = OTHER_TOPIC
-    assert stream.put(received(5))
-    assert stream.received_bytes == 0
-    stream.content_topic = TOPIC
-    assert stream.put(received(5))
-    assert stream.received_bytes == 5
+@virtual
+async def test_what_is_of_one_topic_goes_to_who_wants_that_or_all() -> None:
+    streams = EventStreams("node")
+    everything, wanting, other = streams.open(), streams.open(), streams.open()
+    wanting.content_topic, other.content_topic = TOPIC, OTHER_TOPIC
+    assert streams.put_received(received(5)) == (2, [])
+    assert [reader.received_bytes for reader in (everything, wanting, other)] == [5, 5, 0]
+    streams.put(outcome(1), content_topic=TOPIC)
+    streams.put(MessagesMissed(5))
+    streams.put_soon(outcome(2), content_topic=TOPIC)
+    await asyncio.sleep(0)
+    streams.end()
+    told = [received(5), outcome(1), MessagesMissed(5), outcome(2)]
+    assert [[event async for event in reader] for reader in (everything, wanting)] == [told, told]
+    assert [event async for event in other] == [MessagesMissed(5)]

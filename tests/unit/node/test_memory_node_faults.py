@@ -17,6 +17,7 @@ from shardwire.node import (
     MessagePropagated,
     MessageReceived,
     MessageSendError,
+    MessageSent,
     NetworkConditions,
     StoreQuery,
     run_virtual,
@@ -126,6 +127,26 @@ async def test_a_reported_fault_of_the_node_is_final() -> None:
     assert isinstance(error, MessageSendError)
     assert (error.request_id, error.error) == (request_id, "could not prove the rate limit")
     assert network.trace == []
+
+
+@virtual
+async def test_what_became_of_a_message_is_told_to_readers_of_its_topic() -> None:
+    network = MemoryNetwork()
+    alice = await start(network, "alice", TOPIC)
+    everything, wanting, other = alice.events(), alice.events(), alice.events()
+    wanting.content_topic, other.content_topic = TOPIC, OTHER_TOPIC
+    await alice.send(MessageEnvelope(TOPIC, b"stored"))
+    alice.send_fault = lambda envelope: "refused"
+    await alice.send(MessageEnvelope(TOPIC, b"refused"))
+    alice.send_fault = None
+    alice.go_offline()
+    await alice.send(MessageEnvelope(TOPIC, b"waits"))
+    await asyncio.sleep(60)
+    told = await drain(everything)
+    kinds = [MessagePropagated, MessageSent, MessageReceived, MessageSendError, ConnectionStatus, MessageSendError]
+    assert [type(event) for event in told] == kinds
+    assert await drain(wanting) == told
+    assert await drain(other) == [ConnectionStatus(ConnectionState.DISCONNECTED)]
 
 
 def test_a_reader_too_slow_loses_messages_but_no_outcomes(
@@ -347,6 +368,28 @@ def test_a_message_that_one_of_two_readers_takes_is_delivered(monkeypatch: pytes
             await drain(quick)
         assert slow.refused == 1
         assert [record.outcomes[0].outcome for record in network.trace] == ["delivered"] * 2
+
+    run_virtual(main())
+
+
+def test_a_reader_of_another_topic_neither_holds_sends_up_nor_takes_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwire.node.event_stream.RECEIVED_MESSAGES_MAX", 1)
+    monkeypatch.setattr("shardwire.node.event_stream.OUTCOMES_MAX", 2)
+
+    async def main() -> None:
+        network = MemoryNetwork()
+        alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
+        other, slow = bob.events(), bob.events()
+        other.content_topic, slow.content_topic = OTHER_TOPIC, TOPIC
+        for _ in range(2):
+            await alice.send(MessageEnvelope(TOPIC, b"x"))
+            await asyncio.sleep(1)
+        assert [record.outcomes[0].outcome for record in network.trace] == ["delivered", "overflow"]
+        await drain(slow)
+        for _ in range(3):
+            await bob.send(MessageEnvelope(TOPIC, b"x"))
+            await drain(slow)
+        assert (other.refused, slow.refused) == (0, 1)
 
     run_virtual(main())
 

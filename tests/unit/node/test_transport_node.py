@@ -29,7 +29,7 @@ from shardwire.node import (
 )
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.event_stream import RECEIVED_MESSAGES_MAX
-from shardwire.node.transport import Published, TransportNode
+from shardwire.node.transport import Permanent, Published, TransportNode
 from shardwire.node.transport import stamps as stamps_module
 from shardwire.node.transport.stamps import Stamps
 from shardwire.node.waku_message import encoded_size_bytes
@@ -90,6 +90,30 @@ async def test_a_published_message_is_told_and_handed_to_our_own_readers() -> No
     await node.send(MessageEnvelope(OTHER_TOPIC, b"unheard"))
     assert [type(event) for event in await drain(first)] == [MessagePropagated]
     assert node.counts == {"published": 2, "received_echoes": 1, "publish_retries": 0}
+
+
+@virtual
+async def test_what_became_of_a_message_is_told_to_readers_of_its_topic() -> None:
+    transport = ScriptedTransport(has_store=True, asks_store_for_presence=True)
+    transport.answers.extend([Published(), Published(stored=True), Permanent("refused")])
+    node = await started(transport)
+    everything, wanting, other = node.events(), node.events(), node.events()
+    wanting.content_topic, other.content_topic = TOPIC, OTHER_TOPIC
+    for payload in (b"published", b"stored", b"refused"):
+        await node.send(MessageEnvelope(TOPIC, payload))
+    await asyncio.sleep(0.1)
+    transport.stored = {attempt.message_hash for attempt in transport.attempts}
+    await asyncio.sleep(1)
+    told = await drain(everything)
+    assert sorted(type(event).__name__ for event in told) == [
+        "MessagePropagated",
+        "MessagePropagated",
+        "MessageSendError",
+        "MessageSent",
+        "MessageSent",
+    ]
+    assert await drain(wanting) == told
+    assert await drain(other) == []
 
 
 @virtual

@@ -356,11 +356,11 @@ class _Running:
     def on_published(self, message: OutgoingMessage, stored: bool) -> None:
         self.link.count("published")
         request_id, name, envelope = message.request_id, message.message_hash, message.envelope
-        self._streams.put(MessagePropagated(request_id, name))
+        self._streams.put(MessagePropagated(request_id, name), content_topic=envelope.content_topic)
         if stored:
-            self._on_stored(request_id, name)
+            self._on_stored(request_id, name, envelope.content_topic)
         elif self._transport.asks_store_for_presence and self._transport.has_store and not envelope.ephemeral:
-            self._presence.add(request_id, name)
+            self._presence.add(request_id, name, envelope.content_topic)
         if self.link.topics.get(envelope.content_topic) == message.pubsub_topic:
             # Transports pass over what is ours; another channel of this node may wait for it.
             self.link.deliver(MessageReceived(envelope, name, message.timestamp_ns))
@@ -370,9 +370,10 @@ class _Running:
     ) -> None:
         self.link.count("publish_failed")
         self._streams.put_soon(
-            MessageSendError(message.request_id, error, message.message_hash or None, permanent, retry_after_ms)
+            MessageSendError(message.request_id, error, message.message_hash or None, permanent, retry_after_ms),
+            content_topic=message.envelope.content_topic,
         )
 
-    def _on_stored(self, request_id: RequestId, message_hash: bytes) -> None:
+    def _on_stored(self, request_id: RequestId, message_hash: bytes, content_topic: str) -> None:
         self.link.count("stored")
-        self._streams.put(MessageSent(request_id, message_hash))
+        self._streams.put(MessageSent(request_id, message_hash), content_topic=content_topic)

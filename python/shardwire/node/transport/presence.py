@@ -34,7 +34,7 @@ class StorePresence:
         name: Names the node in the log.
         query: Asks the store.
         clock: Monotonic time.
-        on_stored: Told the request and the hash.
+        on_stored: Told the request, the hash and the content topic.
     """
 
     def __init__(
@@ -42,26 +42,26 @@ class StorePresence:
         name: str,
         query: Callable[[StoreQuery], Awaitable[StorePage]],
         clock: Clock,
-        on_stored: Callable[[RequestId, bytes], None],
+        on_stored: Callable[[RequestId, bytes, str], None],
     ) -> None:
         self._name = name
         self._query = query
         self._clock = clock
         self._on_stored = on_stored
-        # Hash -> request, and when it was published.
-        self._published: dict[bytes, tuple[RequestId, int]] = {}
+        # Hash -> request, content topic, and when it was published.
+        self._published: dict[bytes, tuple[RequestId, str, int]] = {}
         # When each is asked for next.
         self._due: list[tuple[int, bytes]] = []
         self._failures_in_row = 0
         self._wake = Wake()
 
-    def add(self, request_id: RequestId, message_hash: bytes) -> None:
+    def add(self, request_id: RequestId, message_hash: bytes, content_topic: str) -> None:
         """A message was published just now."""
         if len(self._published) >= MESSAGES_MAX:
             # The oldest has waited longest for a store that does not keep up.
             del self._published[next(iter(self._published))]
         now_ms = self._clock.monotonic_ms()
-        self._published[message_hash] = (request_id, now_ms)
+        self._published[message_hash] = (request_id, content_topic, now_ms)
         heappush(self._due, (now_ms + FIRST_LOOK_MS, message_hash))
         self._wake.set()
 
@@ -89,7 +89,7 @@ class StorePresence:
             published = self._published.get(message_hash)
             if published is None:
                 continue
-            if now_ms - published[1] > GIVE_UP_MS:
+            if now_ms - published[2] > GIVE_UP_MS:
                 del self._published[message_hash]
             else:
                 hashes.append(message_hash)
@@ -113,9 +113,10 @@ class StorePresence:
             for message in page.messages:
                 if message.message_hash in wanted:
                     wanted.discard(message.message_hash)
-                    request_id, _ = self._published.pop(message.message_hash, (None, 0))
-                    if request_id is not None:
-                        self._on_stored(request_id, message.message_hash)
+                    published = self._published.pop(message.message_hash, None)
+                    if published is not None:
+                        request_id, content_topic, _ = published
+                        self._on_stored(request_id, message.message_hash, content_topic)
         finally:
             # Whatever the transport raised, and however wrong its page is.
             due_ms = self._clock.monotonic_ms() + NEXT_LOOK_MS
