@@ -158,7 +158,7 @@ impl Outgoing {
 
     /// Sends that have not begun.
     pub fn fresh(&self) -> usize {
-        self.queue.fresh(&self.sends)
+        self.queue.fresh()
     }
 
     /// Contents of sends that are finished, and remembered.

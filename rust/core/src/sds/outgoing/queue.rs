@@ -14,7 +14,10 @@ use super::waiting::Waiting;
 #[derive(Debug)]
 pub struct DispatchQueue {
     young_ms: i64,
+    /// Those that were dropped stay until they come to the front.
     fresh: VecDeque<OutgoingRef>,
+    /// How many of them wait: counted, since it is asked in every step, and any number may wait.
+    fresh_sends: usize,
     started: VecDeque<OutgoingRef>,
     fresh_turn: bool,
     contents: usize,
@@ -27,6 +30,7 @@ impl DispatchQueue {
         DispatchQueue {
             young_ms: acknowledgement_timeout_ms,
             fresh: VecDeque::new(),
+            fresh_sends: 0,
             started: VecDeque::new(),
             fresh_turn: false,
             contents: 0,
@@ -45,9 +49,8 @@ impl DispatchQueue {
     }
 
     /// Sends that have not begun.
-    pub fn fresh(&self, sends: &Sends) -> usize {
-        let waits = |send: &&OutgoingRef| sends.get(**send).is_some_and(OutgoingSend::waits);
-        self.fresh.iter().filter(waits).count()
+    pub fn fresh(&self) -> usize {
+        self.fresh_sends
     }
 
     /// Contents of sends that have begun.
@@ -65,7 +68,7 @@ impl DispatchQueue {
             .map(|content| content.size_bytes)
             .sum::<usize>();
         send.queue = Waiting::first(send.contents.len() as u32);
-        self.fresh.push_back(handle);
+        self.begin_fresh(handle, send);
     }
 
     /// Restores the queued contents of a stored send.
@@ -83,12 +86,11 @@ impl DispatchQueue {
         }
         if send.waits() {
             send.first_ms = monotonic_ms;
-            let queue = if send.dispatched > 0 {
-                &mut self.started
+            if send.dispatched > 0 {
+                self.started.push_back(handle);
             } else {
-                &mut self.fresh
-            };
-            queue.push_back(handle);
+                self.begin_fresh(handle, send);
+            }
         }
     }
 
@@ -124,6 +126,7 @@ impl DispatchQueue {
         let (handle, ordinal) = if let Some(handle) = fresh {
             self.fresh.pop_front();
             let send = &mut sends[handle];
+            self.end_fresh(send);
             send.first_ms = monotonic_ms;
             let ordinal = send.queue.pop_front()?;
             if send.waits() {
@@ -165,6 +168,7 @@ impl DispatchQueue {
 
     /// Drops what is queued of a send.
     pub fn clear(&mut self, send: &mut OutgoingSend) {
+        self.end_fresh(send);
         for ordinal in std::mem::take(&mut send.queue).iter() {
             self.leave(send, ordinal);
         }
@@ -182,6 +186,18 @@ impl DispatchQueue {
         assert_eq!(self.contents, waiting.sum::<usize>());
         let sizes = queued().map(|content| content.size_bytes);
         assert_eq!(self.bytes, sizes.sum::<usize>());
+        let waits = |send: &&OutgoingRef| sends.get(**send).is_some_and(OutgoingSend::waits);
+        assert_eq!(self.fresh_sends, self.fresh.iter().filter(waits).count());
+    }
+
+    fn begin_fresh(&mut self, handle: OutgoingRef, send: &mut OutgoingSend) {
+        send.is_fresh = true;
+        self.fresh_sends += 1;
+        self.fresh.push_back(handle);
+    }
+
+    fn end_fresh(&mut self, send: &mut OutgoingSend) {
+        self.fresh_sends -= usize::from(std::mem::take(&mut send.is_fresh));
     }
 
     fn leave(&mut self, send: &mut OutgoingSend, ordinal: u32) {
@@ -305,17 +321,31 @@ mod tests {
     fn what_was_put_back_leaves_first_and_what_is_dropped_never() {
         let mut queue = Queue::new();
         let (one, other) = (queue.add(2), queue.add(2));
-        assert_eq!(queue.queue.fresh(&queue.sends), 2);
+        assert_eq!(queue.queue.fresh(), 2);
         let place = queue.next(0).unwrap();
         queue.queue.put_back(one, &mut queue.sends[one], place.1);
         assert_eq!((queue.queue.contents(), queue.queue.bytes()), (4, 12));
         assert_eq!(queue.queue.started_contents(&queue.sends), 2);
-        assert_eq!(queue.queue.fresh(&queue.sends), 1);
+        assert_eq!(queue.queue.fresh(), 1);
         queue.queue.clear(&mut queue.sends[other]);
         assert_eq!((queue.queue.contents(), queue.queue.bytes()), (2, 6));
-        assert_eq!(queue.queue.fresh(&queue.sends), 0);
+        assert_eq!(queue.queue.fresh(), 0);
         let left: Vec<_> = std::iter::from_fn(|| queue.next(0)).collect();
         assert_eq!(left, [(one, 0), (one, 1)]);
+    }
+
+    #[test]
+    fn a_send_that_has_begun_or_was_dropped_is_counted_among_the_fresh_no_more() {
+        let mut queue = Queue::new();
+        let (begun, dropped, _) = (queue.add(1), queue.add(1), queue.add(1));
+        let place = queue.next(0).unwrap();
+        queue
+            .queue
+            .put_back(begun, &mut queue.sends[begun], place.1);
+        for send in [begun, dropped, dropped] {
+            queue.queue.clear(&mut queue.sends[send]);
+        }
+        assert_eq!(queue.queue.fresh(), 1);
     }
 
     #[test]
@@ -330,10 +360,7 @@ mod tests {
         }
         assert_eq!((again.contents(), again.bytes()), (3, 9));
         assert_eq!(
-            (
-                again.started_contents(&queue.sends),
-                again.fresh(&queue.sends)
-            ),
+            (again.started_contents(&queue.sends), again.fresh()),
             (2, 1)
         );
     }

@@ -30,6 +30,8 @@ pub struct OutgoingSend {
     pub contents: Vec<OutgoingContent>,
     /// Ordinals of contents that wait for their first dispatch, the next one first.
     pub queue: Waiting,
+    /// Whether nothing of it was taken from there, and it is counted among those.
+    pub(super) is_fresh: bool,
     /// Who acknowledged what, and who can reconstruct it.
     pub acknowledged: Acknowledged,
     /// What all its contents name and carry, from when the first one leaves.
@@ -174,6 +176,7 @@ impl OutgoingSend {
             queue: Waiting::default(),
             acknowledged: Acknowledged::default(),
             history: None,
+            is_fresh: false,
             dispatched: 0,
             first_ms: 0,
             finished: false,
