@@ -405,7 +405,8 @@ impl Machine {
         let encoded: Vec<_> = encoded.map(id_of).collect();
         let history = send.history.as_ref().map(|history| history.ids.clone());
         let history = history.unwrap_or_default();
-        let is_heard = send.is_heard();
+        // What somebody has may be named on; what was never encoded is named nowhere.
+        let stays_named = send.is_heard() || send.dispatched == 0;
         if self.outgoing.cancel(handle) {
             self.heads.withdraw(&mut self.log, &encoded, &history);
             for message_id in &encoded {
@@ -414,7 +415,7 @@ impl Machine {
         } else if !otherwise(&mut self.outgoing, handle) {
             return None;
         }
-        if is_heard {
+        if stays_named {
             return Some(Vec::new());
         }
         self.heads.leave_out(&mut self.log, &message_ids, &history);
