@@ -406,7 +406,8 @@ impl Machine {
         let history = send.history.as_ref().map(|history| history.ids.clone());
         let history = history.unwrap_or_default();
         // What somebody has may be named on; what was never encoded is named nowhere.
-        let stays_named = send.is_heard() || send.dispatched == 0;
+        let was_encoded = send.dispatched > 0 || !encoded.is_empty();
+        let stays_named = send.is_heard() || !was_encoded;
         if self.outgoing.cancel(handle) {
             self.heads.withdraw(&mut self.log, &encoded, &history);
             for message_id in &encoded {
