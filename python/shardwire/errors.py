@@ -86,7 +86,8 @@ class FileChangedError(ShardwireError):
 
 
 class QueueFullError(ShardwireError):
-    """What waits for the rate limit would exceed `queue_bytes_max`, or one message does, under a limit or not."""
+    """What waits for the rate limit would exceed `queue_bytes_max` or 100,000 segments, or one message exceeds
+    `queue_bytes_max`, under a limit or not."""
 
 
 class NodeError(ShardwireError):

@@ -23,8 +23,8 @@ class RateLimitConfig:
         ephemeral_drop_threshold: Share of the quota from which ephemeral messages are dropped.
         ack_reserve: Share of the quota kept for acknowledgements, evenly over the epoch. Beyond it they have what
             messages did not use of the time that is over.
-        queue_bytes_max: Bytes that may wait to leave. Beyond it `send` raises `QueueFullError` where a limit holds, the
-            channel's or its node's; else it waits until enough has left.
+        queue_bytes_max: Bytes that may wait to leave, in 100,000 segments at most. Beyond it `send` raises
+            `QueueFullError` where a limit holds, the channel's or its node's; else it waits until enough has left.
     """
 
     enabled: bool = False

@@ -131,6 +131,10 @@ fn submit_error(error: SubmitError) -> PyErr {
              RateLimitConfig.queue_bytes_max is {bytes_max}: wait until earlier messages left, as \
              `await channel.delivered(...)` does of one, or raise the limit"
         ),
+        SubmitError::TooMany { contents_max } => format!(
+            "the queue that waits for the rate limit would hold more than {contents_max} segments: wait until \
+             earlier messages left, as `await channel.delivered(...)` does of one, or send fewer, larger ones"
+        ),
     };
     raise(&QUEUE_FULL, "QueueFullError", message)
 }

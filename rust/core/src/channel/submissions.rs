@@ -6,6 +6,10 @@ use super::own::OwnSend;
 use super::{Channel, parity};
 use crate::sds::{Name, Now, Octets, Refusal, TransmitKind};
 
+/// So many contents may wait to leave, whatever their bytes: one takes more than a kilobyte beside them. A message of
+/// more waits alone.
+pub(super) const QUEUED_CONTENTS_MAX: usize = 100_000;
+
 /// How much may wait to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
@@ -68,6 +72,11 @@ pub enum SubmitError {
         /// How many may.
         bytes_max: usize,
     },
+    /// With it more contents would wait for a rate limit than may.
+    TooMany {
+        /// How many may.
+        contents_max: usize,
+    },
 }
 
 /// The request of a message that waits no longer, and whether it was taken in.
@@ -114,7 +123,8 @@ impl Channel {
             is_limited,
         } = self.submissions.limits;
         let size_bytes = submission.size_bytes();
-        let queued_bytes = size_bytes + if is_limited { self.queued().1 } else { 0 };
+        let (queued, queued_bytes) = if is_limited { self.queued() } else { (0, 0) };
+        let queued_bytes = queued_bytes + size_bytes;
         let error = if size_bytes > bytes_max {
             SubmitError::TooLarge {
                 size_bytes,
@@ -124,6 +134,10 @@ impl Channel {
             SubmitError::QueueFull {
                 queued_bytes,
                 bytes_max,
+            }
+        } else if !may_join(queued, &submission) {
+            SubmitError::TooMany {
+                contents_max: QUEUED_CONTENTS_MAX,
             }
         } else {
             self.submissions.waiting.push_back(submission);
@@ -139,6 +153,7 @@ impl Channel {
         while let Some(next) = self.submissions.waiting.front()
             && self.sds.has_room()
             && self.sds.queued_bytes() + next.size_bytes() <= bytes_max
+            && may_join(self.queued_contents(), next)
             && let Some(next) = self.submissions.waiting.pop_front()
         {
             let request_id = next.request_id.clone();
@@ -211,10 +226,14 @@ impl Channel {
 
     /// How many contents were never dispatched and messages wait for room, and their bytes.
     pub fn queued(&self) -> (usize, usize) {
-        let (sds, waiting) = (&self.sds, &self.submissions.waiting);
-        let contents = sds.waiting(TransmitKind::First) + sds.waiting(TransmitKind::Further);
+        let waiting = &self.submissions.waiting;
         let bytes: usize = waiting.iter().map(Submission::size_bytes).sum();
-        (contents + waiting.len(), sds.queued_bytes() + bytes)
+        let queued_bytes = self.sds.queued_bytes() + bytes;
+        (self.queued_contents() + waiting.len(), queued_bytes)
+    }
+
+    fn queued_contents(&self) -> usize {
+        self.sds.waiting(TransmitKind::First) + self.sds.waiting(TransmitKind::Further)
     }
 
     /// How many messages were registered.
@@ -234,4 +253,9 @@ impl Channel {
 
 fn too_large(size_bytes: usize, bytes_max: usize) -> String {
     format!("it is too large: {size_bytes} bytes, the node carries {bytes_max}")
+}
+
+/// Whether there is room behind so many contents that wait.
+fn may_join(queued: usize, submission: &Submission) -> bool {
+    queued == 0 || queued + submission.contents.len() <= QUEUED_CONTENTS_MAX
 }

@@ -1,5 +1,6 @@
 //! Messages on their way in: in their order, and no more than there is room for.
 
+use super::submissions::QUEUED_CONTENTS_MAX;
 use super::tests::{HANDOVER, RETRIEVAL, at, config, limits, settings};
 use super::*;
 use crate::sds::{Config, Drawn, TransmitKind};
@@ -13,6 +14,10 @@ fn alice(is_limited: bool) -> Channel {
 }
 
 fn alice_of(sds: Config, is_limited: bool) -> Channel {
+    alice_with(sds, BYTES_MAX, is_limited)
+}
+
+fn alice_with(sds: Config, bytes_max: usize, is_limited: bool) -> Channel {
     let config = ChannelConfig {
         sds,
         segmentation: Segmentation {
@@ -20,7 +25,7 @@ fn alice_of(sds: Config, is_limited: bool) -> Channel {
             limits: limits(),
         },
         queue: QueueLimits {
-            bytes_max: BYTES_MAX,
+            bytes_max,
             is_limited,
         },
         handover: HANDOVER,
@@ -77,6 +82,35 @@ fn what_has_no_room_waits_in_its_order_and_is_registered_as_there_is_some() {
     let registered = told(alice.register_waiting());
     assert_eq!(registered, [(send_id(3), true), (send_id(4), true)]);
     assert_eq!(alice.sends(), 4);
+}
+
+#[test]
+fn no_more_segments_wait_than_may_however_small_they_are() {
+    let part = QUEUED_CONTENTS_MAX as u32 / 2;
+    let of_many = |number| Submission {
+        contents: vec![Octets::from(vec![1]); part as usize],
+        data_count: part,
+        ..submission(number, 1)
+    };
+    for is_limited in [false, true] {
+        let mut alice = alice_with(config(), usize::MAX, is_limited);
+        for number in [1, 2] {
+            assert_eq!(
+                told(alice.submit(of_many(number))),
+                [(send_id(number), true)]
+            );
+        }
+        let beyond = alice.submit(submission(3, 1));
+        if is_limited {
+            let contents_max = QUEUED_CONTENTS_MAX;
+            let error = SubmitError::TooMany { contents_max };
+            assert_eq!(beyond, [(send_id(3).as_str().into(), Err(error))]);
+        } else {
+            assert_eq!(beyond, []);
+            assert!(!leave(&mut alice).is_empty());
+            assert_eq!(told(alice.register_waiting()), [(send_id(3), true)]);
+        }
+    }
 }
 
 #[test]
