@@ -18,7 +18,6 @@ from spark.rows import CONFIG, payload_of
 from shardwire import _native
 from shardwire.archive import decrypt, report_page, summarize
 from shardwire.archive.unwrap import UnwrapStep
-from shardwire.cli.app import run
 from shardwire.config import ChannelConfig
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.node import MemoryNetwork, NetworkConditions
@@ -32,6 +31,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 SECOND_NS = 1_000_000_000
 BEGIN_NS = 1_700_000_000 * SECOND_NS
+
+
+def run(arguments: list[str]) -> int:
+    """The command; only this much of the tests needs what it is made of."""
+    return int(pytest.importorskip("shardwire.cli.app", reason="the command needs typer").run(arguments))
 
 
 def archive_of(path: Path, rows: list[tuple[bytes, int, str | None]], row_group_size: int | None = None) -> str:

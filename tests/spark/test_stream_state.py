@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 from pyspark.sql.types import Row, StructType
 from spark.rows import CONFIG, payload_of, without
 
@@ -15,6 +14,8 @@ from shardwire import ReassemblyLimits, SegmentationConfig, keccak256
 from shardwire.segmentation import segment
 from shardwire.spark.stream_state import Known, StreamReconstruction
 
+# PySpark 3.5 keeps the state of a stream in frames.
+processors = pytest.importorskip("pyspark.sql.streaming.stateful_processor", reason="PySpark 3.5 has no such processor")
 PAYLOAD = payload_of(1, 5_000)
 PARTS = segment(PAYLOAD, CONFIG)
 REMEMBER_MS = 1_000_000
@@ -81,7 +82,7 @@ class Stream:
             }
             for part in parts
         ]
-        return list(self.processor.handleInputRows(self.key, iter(rows), TimerValues(-1, self.watermark)))
+        return list(self.processor.handleInputRows(self.key, iter(rows), processors.TimerValues(-1, self.watermark)))
 
     def advance(self, watermark: int) -> list[Row]:
         """Moves the watermark and fires what is due."""
@@ -90,7 +91,9 @@ class Stream:
         for at in sorted(self.timers):
             if at <= watermark:
                 rows += list(
-                    self.processor.handleExpiredTimer(self.key, TimerValues(-1, watermark), ExpiredTimerInfo(at))
+                    self.processor.handleExpiredTimer(
+                        self.key, processors.TimerValues(-1, watermark), processors.ExpiredTimerInfo(at)
+                    )
                 )
                 self.timers.discard(at)
         return rows
