@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from spark.rows import CONFIG, payload_of, sent
 
+from shardwire.archive import ArchiveSummary, summarize
 from shardwire.cli.app import run
 from shardwire.encryption import AesGcmEncryption
 from shardwire.segmentation import segment
@@ -80,5 +82,23 @@ def test_an_output_that_cannot_be_made_is_told_by_its_own_name(tmp_path: Path, c
     # 1 would say that messages are missing.
     assert run(["reconstruct", archive, "-o", "/proc/out"]) == 2
     assert capsys.readouterr().err.startswith("shardwire: /proc/out: ")
-    assert run(["report", archive, "-o", "/proc/out"]) == 2
-    assert capsys.readouterr().err.startswith("shardwire: /proc/")
+    # Of a page that is so before the archive is read, whatever reads it.
+    for options in ((), ("--spark", "local[1]")):
+        assert run(["report", archive, "-o", "/proc/out", "--payload", "nothing", *options]) == 2
+        assert capsys.readouterr().err.startswith("shardwire: /proc/out: ")
+        assert run(["report", archive, "-o", str(tmp_path), *options]) == 2
+        assert f"--output is '{tmp_path}', a directory: give a file" in capsys.readouterr().err
+
+
+def test_what_is_put_aside_for_a_page_is_not_put_among_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directories: list[Path | None] = []
+
+    def spied(*given: Any, directory: Path | None, **options: Any) -> ArchiveSummary:
+        directories.append(directory)
+        return summarize(*given, directory=directory, **options)
+
+    monkeypatch.setattr("shardwire.archive.summarize", spied)
+    archive = write(tmp_path / "archive.parquet", segment(payload_of(1, 5_000), CONFIG))
+    for output in (os.devnull, str(tmp_path / "report.html")):
+        assert run(["report", archive, *SIZE, "-o", output]) == 0
+    assert directories == [None, tmp_path]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -149,6 +150,30 @@ def _refuse_existing(output: Path, *, replace: bool) -> None:
         )
 
 
+def _workplace(output: Path) -> Path | None:
+    """Where there is room for what is as large as the archive: beside the page, since the system's directory may lie in
+    memory. None for the latter, where the page goes to a stream, a device or a pipe.
+
+    Raises:
+        ConfigError: The output is a directory, or there is none for it.
+        OSError: Nothing can be written beside it; the error names the output.
+    """
+    if str(output) == STANDARD_STREAM:
+        return None
+    if output.is_dir():
+        raise ConfigError(f"--output is {str(output)!r}, a directory: give a file")
+    if output.exists() and not output.is_file():
+        return None
+    if not output.parent.is_dir():
+        raise ConfigError(f"--output is {str(output)!r}: there is no directory {str(output.parent)!r}; make it before")
+    place = output.resolve().parent
+    try:
+        tempfile.TemporaryDirectory(prefix="shardwire-", dir=place).cleanup()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(output)) from None
+    return place
+
+
 @_refusing()
 def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outcome:
     """Writes what an archive says of its traffic, as one page.
@@ -176,14 +201,9 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
     if asked.spark is None:
         if uri := next(filter(_URI.match, sources), None):
             raise ConfigError(f"--spark is missing: only Spark reads {uri!r}; give --spark MASTER, or a path")
-        if str(output) != STANDARD_STREAM and not output.parent.is_dir():
-            raise ConfigError(
-                f"--output is {str(output)!r}: there is no directory {str(output.parent)!r}; make it before"
-            )
         _refuse_input(output, sources)
         _refuse_existing(output, replace=asked.replace)
-        # Beside the page there is room for what is as large as the archive; the system's directory may lie in memory.
-        directory = None if str(output) == STANDARD_STREAM else output.parent
+        directory = _workplace(output)
         summary = summarize(list(sources), asked.config, threads=asked.threads, directory=directory, **columns)
     else:
         if not MASTERS.fullmatch(asked.spark):
@@ -198,6 +218,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         files = [file for source in sources for file in ([source] if _URI.match(source) else files_of(source))]
         _refuse_input(output, files)
         _refuse_existing(output, replace=asked.replace)
+        _workplace(output)
         archive = ", ".join(sources)
         with failures_told(), job_session("shardwire report", asked.spark) as spark, unreadable_told(archive):
             summary = summarize_archive(read_parquet(spark, *files), asked.config, **columns)
