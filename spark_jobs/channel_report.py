@@ -63,8 +63,7 @@ def report(options: argparse.Namespace) -> int:
         check_picture(options.picture)
     with job_session(f"shardwire {NAME}") as spark, Progress(spark):
         refuse_summary(spark, options)
-        files = SinkFiles(spark, options.output, replace=options.overwrite)
-        files.refuse_overlap(options.input, options.output)
+        files = SinkFiles(spark, options.output, [options.input], replace=options.overwrite)
         if options.overwrite:
             files.refuse_foreign(options.output, ANSWERS)
         if options.picture is not None and files.is_within(f"file://{options.picture.absolute()}", options.output):

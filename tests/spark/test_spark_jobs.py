@@ -366,6 +366,22 @@ def test_a_summary_that_cannot_be_written_is_refused_before_the_work(
         assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere /proc is no file system of its own")
+@pytest.mark.parametrize("job", JOBS)
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    spark: SparkSession, job: str, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1)
+    # Who looks at the columns has begun the work.
+    wrong = ["--payload", "nothing"]
+    assert in_process(job, str(tmp_path / "in"), "/proc/out", *wrong) == 2
+    assert "error: the output is '/proc/out', where nothing can be written (" in capsys.readouterr().err
+    # Trying that leaves nothing: no file, and no directory above it.
+    assert in_process(job, str(tmp_path / "in"), str(tmp_path / "a" / "b" / "out"), *wrong) == 2
+    assert "names the column 'nothing'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
 def test_a_key_that_no_layer_uses_is_refused(capsys: Any) -> None:
     for option in ("--key-file", "--key-env", "--channel-id"):
         assert in_process("reconstruct_messages.py", "in", "out", option, "x", "--unwrap", "sds") == 2
@@ -489,18 +505,19 @@ def archive(path: Path, *messages: int, lost: tuple[int, ...] = (), name: str = 
     pq.write_table(pa.table({"payload": pa.array(rows, pa.binary())}), path / f"{name}.parquet")
 
 
-@pytest.mark.parametrize("job", ["segment_messages.py", "reconstruct_messages.py", "reconstruct_archive.py"])
+@pytest.mark.parametrize("job", JOBS)
 def test_an_input_is_never_destroyed(spark: SparkSession, job: str, tmp_path: Path, capsys: Any) -> None:
     archive(tmp_path / "in", 1)
     before = {path: path.read_bytes() for path in (tmp_path / "in").iterdir()}
     for output in ("in", "in/below", "."):
-        arguments = (str(tmp_path / "in"), str(tmp_path / output), "--overwrite", *OPTIONS)
-        assert in_process(job, *arguments) == 2
-        assert "overlap: give an output outside the input" in capsys.readouterr().err
+        # Also where the advice would be to overwrite it.
+        for overwrite in ((), ("--overwrite",)):
+            assert in_process(job, str(tmp_path / "in"), str(tmp_path / output), *overwrite) == 2
+            assert "overlap: give an output outside the input" in capsys.readouterr().err
     # A job that fails half way leaves what it would have replaced.
     archive(tmp_path / "out", 2)
     (tmp_path / "in" / "1.parquet").write_bytes(b"PAR1 damaged")
-    assert in_process(job, str(tmp_path / "in"), str(tmp_path / "out"), "--overwrite", *OPTIONS) == 2
+    assert in_process(job, str(tmp_path / "in"), str(tmp_path / "out"), "--overwrite") == 2
     [told] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert "--skip-corrupt leaves such files out" in told
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["0.parquet"]

@@ -148,9 +148,8 @@ def reconstruct_archive(
 
     Raises:
         ConfigError: As `reconstruct` raises it; the sink exists, or would be replaced and holds more than rows, or lies
-            in the source; the source is not there, has no
-            Parquet files, has one that is damaged or another file beside them, or is a table of Delta or Iceberg,
-            whose files are not all its rows.
+            in the source, or cannot be written; the source is not there, has no Parquet files, has one that is damaged
+            or another file beside them, or is a table of Delta or Iceberg, whose files are not all its rows.
     """
     started = time.monotonic()
     check_kind("config", config, SegmentationConfig)
@@ -159,9 +158,9 @@ def reconstruct_archive(
     check_text("sink", sink)
     check_bool("replace", replace)
     check_bool("include_payload", include_payload)
-    files = SinkFiles(spark, sink, replace=replace)
+    files = SinkFiles(spark, sink, [source] if isinstance(source, str) else (), replace=replace)
     if isinstance(source, str):
-        files.refuse_within(source)
+        files.refuse_table(source)
         df = read_in_order(spark, source)
     else:
         check_batch(source)

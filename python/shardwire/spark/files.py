@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -70,25 +70,26 @@ class Files:
             stream.close()
 
     def refuse_unwritable(self, name: str, path: str) -> None:
-        """Refuses a place, which an option `name` gives, where `write_text` would fail.
+        """Refuses a place, which `name` stands for, beside which nothing can be written.
 
         Raises:
-            ConfigError: It is a directory, or nothing can be written beside it, or above where there is no directory.
+            ConfigError: It is such a place.
         """
         system, full = self.located(path)
-        if system.exists(full) and system.getFileStatus(full).isDirectory():
-            raise ConfigError(f"{name} is {path!r}, a directory: give a file")
-        place = full.getParent()
-        while place is not None and not system.exists(place):
-            place = place.getParent()
-        beside = self._hadoop.Path(place or full, f".{full.getName()}.shardwire-probe")
+        # A parent that is not there comes into being with the file.
+        made = [self._hadoop.Path(f"{full.toString()}.shardwire-probe")]
+        while (parent := made[-1].getParent()) is not None and not system.exists(parent):
+            made.append(parent)
         try:
-            system.create(beside, True).close()
-            system.delete(beside, False)
+            system.create(made[0], True).close()
         except (PySparkException, Py4JError) as error:
             raise ConfigError(
-                f"{name} is {path!r}, where nothing can be written ({first_line(error)}): give another file"
+                f"{name} is {path!r}, where nothing can be written ({first_line(error)}): give another place"
             ) from None
+        # Whatever another run has put into a parent meanwhile stays, and the parent with it.
+        with suppress(PySparkException, Py4JError):
+            for one in made:
+                system.delete(one, False)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
@@ -166,8 +167,10 @@ class Files:
 class SinkFiles(Files):
     """An output and the directory beside it where it is made, which `staged` empties."""
 
-    def __init__(self, spark: SparkSession, sink: str, *, replace: bool = False) -> None:
+    def __init__(self, spark: SparkSession, sink: str, sources: Sequence[str] = (), *, replace: bool = False) -> None:
         super().__init__(spark)
+        for source in sources:
+            self.refuse_overlap(source, sink)
         self.refuse_pattern(sink)
         self._context = spark.sparkContext
         self._name = sink
@@ -184,15 +187,7 @@ class SinkFiles(Files):
                 f"the output {sink!r} lies in {str(left.toString())!r}, where a run that was killed left it: move it "
                 "to its place, give another one, or pass replace=True"
             )
-
-    def refuse_within(self, source: str) -> None:
-        """Refuses a source that overlaps the sink, or that is a table.
-
-        Raises:
-            ConfigError: It does or is.
-        """
-        self.refuse_overlap(source, self._name)
-        self.refuse_table(source)
+        self.refuse_unwritable("the output", sink)
 
     @contextmanager
     def staged(self) -> Iterator[None]:

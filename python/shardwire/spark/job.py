@@ -123,7 +123,11 @@ def refuse_summary(spark: SparkSession, options: argparse.Namespace, *others: st
     if options.summary is None:
         return
     refuse_shared(spark, "--summary", options.summary, options.input, options.output, *others)
-    Files(spark).refuse_unwritable("--summary", options.summary)
+    files = Files(spark)
+    system, full = files.located(options.summary)
+    if system.isDirectory(full):
+        raise ConfigError(f"--summary is {options.summary!r}, a directory: give a file")
+    files.refuse_unwritable("--summary", options.summary)
 
 
 def refuse_shared(spark: SparkSession, option: str, given: str, *others: str | None) -> None:

@@ -62,18 +62,19 @@ class JobOutput:
     partition_by: tuple[str, ...] = ()
 
     def check(self, spark: SparkSession, sources: Sequence[str]) -> SinkFiles | None:
-        """Refuses an output that exists or overlaps a source, or would be replaced and holds other things, and an
-        unreadable format, before anything is read.
+        """Refuses an output that exists, overlaps a source or cannot be written, or would be replaced and holds other
+        things, and an unreadable format, before anything is read.
 
         Raises:
             ConfigError: It does, or is one.
         """
         refuse_unreadable(self.format)
-        is_ours = self.format in FILE_FORMATS
-        files = SinkFiles(spark, self.path, replace=self.overwrite) if is_ours else None
-        for source in sources:
-            (files or Files(spark)).refuse_overlap(source, self.path)
-        if files is not None and self.overwrite and not self.partition_by:
+        if self.format not in FILE_FORMATS:
+            for source in sources:
+                Files(spark).refuse_overlap(source, self.path)
+            return None
+        files = SinkFiles(spark, self.path, sources, replace=self.overwrite)
+        if self.overwrite and not self.partition_by:
             files.refuse_foreign(self.path)
         return files
 
