@@ -396,6 +396,9 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(
         arguments = [str(tmp_path / "in"), str(tmp_path / "out"), "--picture", str(place)]
         assert in_process("channel_report.py", *arguments) == 2
         assert f"error: --picture is {str(place)!r}: give a file" in capsys.readouterr().err
+    arguments = [str(tmp_path / "in"), str(tmp_path / "out"), "--payload", "nothing", "--picture", "/proc/a.png"]
+    assert in_process("channel_report.py", *arguments) == 2
+    assert "error: /proc/a.png: " in capsys.readouterr().err
     (tmp_path / "out").mkdir()
     # The output takes the place of all that is in it.
     for place, told in {

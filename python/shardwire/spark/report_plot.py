@@ -44,6 +44,7 @@ def check_picture(path: str | Path) -> None:
     Raises:
         ConfigError: Its ending names no kind of picture.
         MissingLibraryError: The library matplotlib is missing.
+        OSError: It cannot be written.
     """
     require_matplotlib()
     from matplotlib.backend_bases import FigureCanvasBase
@@ -52,6 +53,11 @@ def check_picture(path: str | Path) -> None:
         raise ConfigError(
             f"the picture {str(path)!r} has no ending that names a kind of picture: end it in .png or .svg"
         )
+    is_new = not Path(path).exists()
+    with Path(path).open("ab"):
+        pass
+    if is_new:
+        Path(path).unlink()
 
 
 def draw_report(traffic: Rows, overhead: Rows, acknowledgements: Rows, gaps: Rows, interval_ns: int) -> Figure:
