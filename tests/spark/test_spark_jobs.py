@@ -154,7 +154,7 @@ def test_an_encrypted_archive_with_losses_by_spark_submit(tmp_path: Path) -> Non
 
 
 WRONG = {
-    "segment_messages.py": (("--segment-size", "0"), "SegmentationConfig.segment_size_bytes is 0"),
+    "segment_messages.py": (("--segment-size", "0"), "--segment-size is 0: it must"),
     "reconstruct_messages.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
     "reconstruct_archive.py": (("--partition-by", "day"), "reconstruct_archive writes Parquet without --partition-by"),
     "channel_report.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
@@ -263,7 +263,7 @@ UNREADABLE = {
     "a misspelt column": (
         "in.parquet",
         ("--payload", "paylod"),
-        "payload names the column 'paylod': the DataFrame has",
+        "error: --payload names the column 'paylod': the DataFrame has",
     ),
     "a column of text": ("in.parquet", ("--payload", "topic"), "'topic' of type string: it must be binary"),
     "no key file": (

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 MASTERS = re.compile(
     r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+"
 )
-# What names a column, in the words of the library.
-_COLUMN = re.compile(r"\b(payload|by|key|timestamp|sender)(?= names )")
 # What a job of one's own can tell Spark, and this command cannot.
 _LEAVES_OUT = re.compile(r"; \S+ leaves such files out")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -48,8 +46,7 @@ def _refusing() -> Iterator[None]:
     except (NothingReadError, BrokenPipeError):
         raise
     except (ShardwireError, OSError) as error:
-        told = _LEAVES_OUT.sub("", one_line(error).replace("pass replace=True", "pass --overwrite"))
-        raise RefusedQuestionError(_COLUMN.sub(r"--\1", told)) from error
+        raise RefusedQuestionError(_LEAVES_OUT.sub("", one_line(error))) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import typer
@@ -10,25 +9,12 @@ import typer
 from shardwire import quoting
 from shardwire.ending_signals import EXIT_INTERRUPTED
 from shardwire.errors import ConfigError, ShardwireError
+from shardwire.option_words import in_words_of_the_line
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 # Set to anything, it shows where an error came from.
 TRACEBACK_VARIABLE = "SHARDWIRE_TRACEBACK"
-
-# What options say that the library calls otherwise.
-_OPTIONS = {
-    "segment_size_bytes": "--segment-size",
-    "parity_rate": "--parity-rate",
-    "erasure_code": "--erasure-code",
-    "wire_format": "--wire-format",
-}
-_FIELD = re.compile(rf"(?:SegmentationConfig\.)?\b({'|'.join(_OPTIONS)})\b(=)?")
-
-
-def in_words_of_the_line(text: str) -> str:
-    """A message of the library that names fields, with the options that set them."""
-    return _FIELD.sub(lambda found: _OPTIONS[found[1]] + (" " if found[2] else ""), text)
 
 
 def one_line(error: BaseException) -> str:

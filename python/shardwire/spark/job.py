@@ -18,6 +18,7 @@ from shardwire.archive.unwrap import LAYERS, UnwrapStep, steps_of
 from shardwire.config import SegmentationConfig
 from shardwire.ending_signals import EXIT_INTERRUPTED, as_ctrl_c
 from shardwire.errors import ConfigError, ShardwireError
+from shardwire.option_words import in_words_of_the_line
 from shardwire.quoting import listed, printable
 from shardwire.spark.failures import reason_of, without_frames_of_py4j
 from shardwire.spark.files import Files
@@ -242,7 +243,7 @@ def run_job(job: Callable[[], int]) -> int:
 
 def _told(error: Exception) -> str:
     if isinstance(error, ShardwireError):
-        return str(error).replace("pass replace=True", "pass --overwrite").replace(LEAVES_OUT, "--skip-corrupt")
+        return in_words_of_the_line(str(error)).replace(LEAVES_OUT, "--skip-corrupt")
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     return reason_of(error)
