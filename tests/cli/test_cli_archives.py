@@ -66,10 +66,14 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: Any) -> None:
         (("--key-env", "KEY", "--unwrap", "sds"), "--key-env is of --unwrap decrypt, which is missing: give that, too"),
         (("--channel-id", "room"), "--channel-id is of --unwrap decrypt, which is missing: give that, too"),
         (("--payload", "nothing"), "--payload names the column 'nothing': the archive has payload"),
+        # No executor is at work here.
+        (("--unwrap", "decrypt", "--key-env", "NO_SUCH_KEY"), ": the environment variable NO_SUCH_KEY holds no key"),
+        (("--by", "x", "y"), "no file or directory 'y': correct it; where it is meant for --by, give that for each: "),
+        (("--by", "x", "--unwrap", "waku", "sds"), "give that for each: --unwrap waku --unwrap sds\n"),
     ):
         for command in ("reconstruct", "report"):
             assert run([command, archive, "-o", str(tmp_path / "out"), *options]) == 2
-            [line] = capsys.readouterr().err.splitlines()
+            [line] = capsys.readouterr().err.splitlines(keepends=True)
             assert reason in line
     assert run(["reconstruct", str(tmp_path / "nothing"), "-o", str(tmp_path / "out")]) == 2
     assert "there is no file or directory" in capsys.readouterr().err

@@ -249,6 +249,11 @@ def _is_variable(name: object) -> bool:
     return is_name and re.fullmatch(r"[0-9a-fA-F]{64}", str(name)) is None
 
 
+def _is_executor() -> bool:
+    # What runs here was begun by Spark where its worker is loaded.
+    return "pyspark.worker" in sys.modules
+
+
 def _key_file(given: str, on_driver: str) -> str:
     """Where the key file is: at the path that was given, or at the one that this is for the driver.
 
@@ -256,8 +261,7 @@ def _key_file(given: str, on_driver: str) -> str:
         ConfigError: An executor has it at neither.
     """
     found = next((path for path in (given, on_driver) if os.path.lexists(path)), None)
-    # What runs here was begun by Spark where its worker is loaded.
-    if found is not None or (os.path.abspath(given) == on_driver and "pyspark.worker" not in sys.modules):
+    if found is not None or (os.path.abspath(given) == on_driver and not _is_executor()):
         return found or given
     where = "" if given == on_driver else f", neither in its own directory nor at {on_driver!r}, where the driver looks"
     raise ConfigError(
@@ -272,5 +276,5 @@ def _encryption(step: Decrypt) -> ChaCha20Poly1305Encryption | AesGcmEncryption:
     if step.key_file is not None:
         encryption = kind.from_key_file(_key_file(step.key_file, step.driver_file or step.key_file))
     else:
-        encryption = kind.from_environment(str(step.key_env), place=" of an executor")
+        encryption = kind.from_environment(str(step.key_env), place=" of an executor" if _is_executor() else "")
     return encryption if step.channel_id is None else encryption.bind(step.channel_id)

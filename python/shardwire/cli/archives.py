@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import tempfile
@@ -77,6 +78,19 @@ class Question:
     spark: str | None = None
 
 
+def _refuse_stray(sources: Iterable[str], asked: Question) -> None:
+    """Refuses an archive that is not there, and is meant for an option, in words that say how to give it."""
+    from shardwire.archive.unwrap import LAYERS
+
+    for source in sources:
+        option, given = ("--unwrap", asked.unwrap) if source in LAYERS else ("--by", asked.by)
+        if given and not _URI.match(source) and not glob.glob(source):
+            raise ConfigError(
+                f"there is no file or directory {source!r}: correct it; where it is meant for {option}, give that for "
+                f"each: {option} {given[-1]} {option} {source}"
+            )
+
+
 @_refusing()
 def reconstruct_archive(
     sources: Sequence[Path], output: Path, asked: Question
@@ -89,6 +103,7 @@ def reconstruct_archive(
     from shardwire.archive import reconstruct_files
     from shardwire.archive.arrow import STATUSES
 
+    _refuse_stray(map(str, sources), asked)
     report = reconstruct_files(
         list(sources),
         output,
@@ -188,6 +203,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
     from shardwire.archive import report_page, summarize
     from shardwire.archive.arrow import STATUSES
 
+    _refuse_stray(sources, asked)
     columns: dict[str, Any] = {
         "payload": asked.payload,
         "by": list(asked.by),
