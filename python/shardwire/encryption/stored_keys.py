@@ -34,6 +34,10 @@ def read_key_file(path: str | os.PathLike[str]) -> tuple[bytes, ...]:
         text = line.strip()
         if text and not text.startswith(b"#"):
             keys.append(_parse_key(name, number, text))
+    if not keys:
+        raise ConfigError(
+            f"key file {name!r} holds no key: write one into it, {2 * KEY_BYTES} hexadecimal digits a line"
+        )
     return tuple(keys)
 
 
@@ -78,12 +82,15 @@ def read_key_variable(variable: str, *, place: str = "") -> tuple[bytes, ...]:
     if not texts:
         raise ConfigError(f"the environment variable {variable}{place} holds no key: set it to the keys' digits")
     try:
-        return tuple(bytes.fromhex(text) for text in texts)
+        keys = tuple(bytes.fromhex(text) for text in texts)
     except ValueError:
+        keys = (b"",)
+    if any(len(key) != KEY_BYTES for key in keys):
         raise ConfigError(
             f"the environment variable {variable}{place} holds something that is no key: "
             f"each is {2 * KEY_BYTES} hexadecimal digits"
-        ) from None
+        )
+    return keys
 
 
 def _parse_key(name: str, number: int, text: bytes) -> bytes:

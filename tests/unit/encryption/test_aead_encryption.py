@@ -213,7 +213,7 @@ def test_a_bad_key_file_is_named_and_never_quoted(cipher: Cipher, tmp_path: Path
     for content, complaint in [
         ("secret" * 20, "line 1: not a key"),
         (f"{key}\n{key[:-2]}\n", "line 2: 31 bytes"),
-        ("# nothing\n", "0 keys"),
+        ("# nothing\n", f"key file '{path}' holds no key: write one into it"),
         ("\u00e9" * 64, "line 1: not a key"),
     ]:
         path.write_text(content)
@@ -235,6 +235,10 @@ def test_keys_come_from_an_environment_variable(cipher: Cipher, monkeypatch: pyt
     for content, complaint in (
         (", ", "the environment variable KEYS of an executor holds no key: set it to the keys' digits"),
         ("secret" * 20, "the environment variable KEYS of an executor holds something that is no key: each is 64 hex"),
+        (
+            first.hex()[2:],
+            "the environment variable KEYS of an executor holds something that is no key: each is 64 hex",
+        ),
     ):
         monkeypatch.setenv("KEYS", content)
         with pytest.raises(ConfigError, match=complaint) as caught:
