@@ -136,6 +136,7 @@ def test_a_dash_is_the_standard_input_and_output(
         ),
         (("segment", "a", "-o", "b", "-s", "100", "-w", "lip243"), "--segment-size is 100"),
         (("segment", "a", "-o", "b", "-p", "2"), " less than or equal to 1, got 2 ("),
+        (("segment", "a", "-o", "b", "-w", "wav"), ": 'wav' is not one of 'raw', 'draft', 'lip243' (see 'shardwire "),
         (("segment", "a", "-o", "b", "-p", "half"), ", got half (see 'shardwire segment --help')"),
         (("segment",), "(see 'shardwire segment --help')"),
         (("send", "a"), "(see 'shardwire send --help')"),

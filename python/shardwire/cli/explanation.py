@@ -49,9 +49,12 @@ def explain(error: BaseException) -> tuple[int, str]:
 
 
 def _with_value(message: str, error: BaseException) -> str:
-    """With the refused value, which typer leaves out."""
+    """With the refused value, which typer leaves out but for a choice, of which it says whose error it is instead."""
     told = getattr(error.__cause__, "errors", None)
-    return message if told is None else f"{message}, got {told()[0]['input']}"
+    if told is None:
+        return message
+    message, value = message.replace("Value error, ", "").removesuffix("."), told()[0]["input"]
+    return message if repr(value) in message else f"{message}, got {value}"
 
 
 def empty_argument(arguments: Sequence[str]) -> str | None:

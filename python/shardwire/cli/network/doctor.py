@@ -78,7 +78,8 @@ async def examine(
     except TimeoutError:
         report.problems.append(f"{node.name} did not answer within {timeout_s:g} s: {_UNREACHABLE}")
     except NodeError as error:
-        report.problems.append(f"{error}: {_UNREACHABLE}")
+        # It may say what to do itself.
+        report.problems.append(f"{error}; {_UNREACHABLE}")
     finally:
         await node.stop()
     async with output.without_blocking(interruption):
