@@ -44,7 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
     parser.add_argument("--timestamp", metavar="COLUMN", help="the times (default: timestamp, if it is there)")
     parser.add_argument("--sds", choices=("spec", "nim"), help="the SDS wire (default: what --unwrap names, else spec)")
-    parser.add_argument("--interval-ms", type=int, default=60_000, help="width of an interval (default: %(default)s)")
+    parser.add_argument(
+        "--interval-ms", type=int, default=60_000, metavar="MS", help="width of an interval (default: %(default)s)"
+    )
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw traffic and latency into a picture")
     parser.add_argument("--overwrite", action="store_true", help="replace the output once everything is written")
     add_unwrap_arguments(parser)

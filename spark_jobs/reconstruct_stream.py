@@ -66,7 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="DIRECTORY",
         help="when it ends, write the unfinished messages there, in place of those of an earlier end",
     )
-    parser.add_argument("--interval-ms", type=int, default=0, help="from a micro-batch to the next (default: at once)")
+    parser.add_argument(
+        "--interval-ms", type=int, default=0, metavar="MS", help="from a micro-batch to the next (default: at once)"
+    )
     parser.add_argument("--stop-file", type=Path, metavar="PATH", help="end when this file appears")
     parser.add_argument("--payload", metavar="COLUMN", help="the messages (default: payload; value of kafka)")
     parser.add_argument(
@@ -75,14 +77,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sender", metavar="COLUMN", help="who sent each message (default: what SDS messages say)")
     parser.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
     add_by_argument(parser)
-    parser.add_argument(
-        "--timeout-ms", type=int, default=ReassemblyLimits().timeout_ms, help="until one expires (%(default)s)"
-    )
-    parser.add_argument("--watermark-delay-ms", type=int, default=60_000, help="%(default)s")
-    parser.add_argument("--remember-ms", type=int, default=3_600_000, help="%(default)s")
+    times = {
+        "timeout": (ReassemblyLimits().timeout_ms, "how long an unfinished message waits for its next segment"),
+        "watermark-delay": (60_000, "how far the watermark stays behind the latest time seen"),
+        "remember": (3_600_000, "how long repeats of a finished message are dropped"),
+    }
+    for name, (default, told) in times.items():
+        parser.add_argument(
+            f"--{name}-ms", type=int, default=default, metavar="MS", help=f"{told} (default: %(default)s)"
+        )
     parser.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
     parser.add_argument(
-        "--output-format", type=format_of, default="parquet", metavar="NAME", help="as Spark names it (%(default)s)"
+        "--output-format",
+        type=format_of,
+        default="parquet",
+        metavar="NAME",
+        help="as Spark names it (default: %(default)s)",
     )
     parser.add_argument("--partitions", type=int, metavar="COUNT", help="parts of the state, fixed by the checkpoint")
     add_unwrap_arguments(parser)

@@ -33,6 +33,12 @@ def test_every_command_has_the_common_options(name: str) -> None:
     assert options_of(name) >= {"--json", "--verbose", "-v", "--quiet", "-q"}
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_explains_every_option_and_has_an_example(name: str) -> None:
+    assert f"\nshardwire {name}" in COMMANDS[name].help
+    assert [parameter.name for parameter in COMMANDS[name].params if not parameter.help] == []
+
+
 def test_python_runs_the_package() -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "shardwire", "--version"], capture_output=True, text=True, check=True

@@ -66,6 +66,23 @@ def root(
 
 WireOption = Annotated[Wire, typer.Option("--wire-format", "-w", help="Wire of the segments.")]
 CodeOption = Annotated[Code, typer.Option("--erasure-code", "-c", help="Reed-Solomon code of the parity segments.")]
+# Of the commands that read archives.
+PayloadOption = Annotated[str, typer.Option("--payload", help="Column with the messages' bytes.")]
+ByOption = Annotated[list[str] | None, typer.Option("--by", help="Column that keeps messages apart; repeatable.")]
+UnwrapOption = Annotated[
+    list[str] | None,
+    typer.Option("--unwrap", "-u", help="What is around, from outside: waku, decrypt, sds, sds-nim; repeatable."),
+]
+KeyFileOption = Annotated[Path | None, typer.Option("--key-file", help="decrypt: a file with the keys.")]
+KeyEnvOption = Annotated[str | None, typer.Option("--key-env", help="decrypt: an environment variable with keys.")]
+ChannelIdOption = Annotated[str | None, typer.Option("--channel-id", help="decrypt: the channel of the messages.")]
+CipherOption = Annotated[Cipher, typer.Option("--cipher", help="decrypt: the cipher.")]
+TimestampOption = Annotated[str | None, typer.Option("--timestamp", help="Column with the times.")]
+SenderOption = Annotated[str | None, typer.Option("--sender", help="Column with who sent a message.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option("--threads", min=1, help="How many read side by side.", show_default="one a core")
+]
+SegmentSizeOption = Annotated[int, typer.Option("--segment-size", "-s", min=1, help="Payload bytes of a segment.")]
 
 
 @app.command()
@@ -95,6 +112,10 @@ def demo(
 
     Exits with 0 where both receivers got every byte, the sender was told so, and Spark reconstructed it from the
     archive, or chunks of it where it went as a file; what luck did not show, it names.
+
+    \b
+    shardwire demo
+    shardwire demo film.mkv -o film-demo
     """
     from shardwire.cli.demo import run_demo
 
@@ -133,6 +154,9 @@ def segment(
     """Split FILE into segments, with parity that makes up for lost ones.
 
     Any of the segments may be lost, as long as as many are left as FILE has data segments.
+
+    \b
+    shardwire segment photo.raw -o segments --parity-rate 0.5
     """
     config = SegmentationConfig(
         segment_size_bytes=segment_size,
@@ -158,6 +182,9 @@ def reassemble(
     """Rebuild a file from the segments in DIRECTORY, in any order and with some of them lost.
 
     What is written has the Keccak-256 that every segment names; nothing is written otherwise.
+
+    \b
+    shardwire reassemble segments -o rebuilt.raw
     """
     # What is printed names what was passed over and how many: a log line a file only where it is asked for.
     with told_warnings(logging.INFO if verbose else logging.ERROR):
@@ -172,25 +199,22 @@ def reconstruct(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for the messages, as Parquet.", callback=wants_directory)
     ],
-    payload: Annotated[str, typer.Option("--payload", help="Column with the messages' bytes.")] = "payload",
-    by: Annotated[list[str] | None, typer.Option("--by", help="Column that keeps messages apart; repeatable.")] = None,
+    payload: PayloadOption = "payload",
+    by: ByOption = None,
     key: Annotated[str | None, typer.Option("--key", help="Column with entire_message_hash, if there is one.")] = None,
-    unwrap: Annotated[
-        list[str] | None,
-        typer.Option("--unwrap", "-u", help="What is around, from outside: waku, decrypt, sds, sds-nim; repeatable."),
-    ] = None,
-    key_file: Annotated[Path | None, typer.Option("--key-file", help="decrypt: the key file.")] = None,
-    key_env: Annotated[str | None, typer.Option("--key-env", help="decrypt: an environment variable.")] = None,
-    channel_id: Annotated[str | None, typer.Option("--channel-id", help="decrypt: the channel.")] = None,
-    cipher: Annotated[Cipher, typer.Option("--cipher", help="decrypt: the cipher.")] = Cipher.chacha,
-    timestamp: Annotated[str | None, typer.Option("--timestamp", help="Column with the times.")] = None,
-    sender: Annotated[str | None, typer.Option("--sender", help="Column with who sent a message.")] = None,
+    unwrap: UnwrapOption = None,
+    key_file: KeyFileOption = None,
+    key_env: KeyEnvOption = None,
+    channel_id: ChannelIdOption = None,
+    cipher: CipherOption = Cipher.chacha,
+    timestamp: TimestampOption = None,
+    sender: SenderOption = None,
     lengths_only: Annotated[bool, typer.Option("--lengths-only", help="Write no payloads.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output, once all is written.")] = False,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, show_default="one a core")] = None,
+    threads: ThreadsOption = None,
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
-    segment_size: Annotated[int, typer.Option("--segment-size", "-s", min=1, help="As it was segmented.")] = 102_400,
+    segment_size: SegmentSizeOption = 102_400,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
@@ -198,6 +222,10 @@ def reconstruct(
     """Reconstruct the messages of an ARCHIVE of network traffic, a row a message, whatever became of it.
 
     Exits with 1 where a message is incomplete or invalid, or a row is no segment; the output is written all the same.
+
+    \b
+    shardwire reconstruct archive -o messages --unwrap sds
+    shardwire reconstruct monday tuesday -o messages --by sender --by channel
     """
     from shardwire.cli import archives
 
@@ -234,27 +262,24 @@ def report(
         typer.Argument(help="Parquet files or directories of them; with --spark also URIs.", show_default=False),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write; - for the standard output.")],
-    payload: Annotated[str, typer.Option("--payload", help="Column with the messages' bytes.")] = "payload",
-    by: Annotated[list[str] | None, typer.Option("--by", help="Column that keeps messages apart; repeatable.")] = None,
-    unwrap: Annotated[
-        list[str] | None,
-        typer.Option("--unwrap", "-u", help="What is around, from outside: waku, decrypt, sds, sds-nim; repeatable."),
-    ] = None,
-    key_file: Annotated[Path | None, typer.Option("--key-file", help="decrypt: the key file.")] = None,
-    key_env: Annotated[str | None, typer.Option("--key-env", help="decrypt: an environment variable.")] = None,
-    channel_id: Annotated[str | None, typer.Option("--channel-id", help="decrypt: the channel.")] = None,
-    cipher: Annotated[Cipher, typer.Option("--cipher", help="decrypt: the cipher.")] = Cipher.chacha,
-    timestamp: Annotated[str | None, typer.Option("--timestamp", help="Column with the times.")] = None,
-    sender: Annotated[str | None, typer.Option("--sender", help="Column with who sent a message.")] = None,
+    payload: PayloadOption = "payload",
+    by: ByOption = None,
+    unwrap: UnwrapOption = None,
+    key_file: KeyFileOption = None,
+    key_env: KeyEnvOption = None,
+    channel_id: ChannelIdOption = None,
+    cipher: CipherOption = Cipher.chacha,
+    timestamp: TimestampOption = None,
+    sender: SenderOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page, once it is made.")] = False,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, show_default="one a core")] = None,
+    threads: ThreadsOption = None,
     spark: Annotated[
         str | None,
         typer.Option("--spark", metavar="MASTER", help="Count on Spark: local[*], spark://HOST:PORT, yarn, k8s://URL."),
     ] = None,
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
-    segment_size: Annotated[int, typer.Option("--segment-size", "-s", min=1, help="As it was segmented.")] = 102_400,
+    segment_size: SegmentSizeOption = 102_400,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
@@ -264,6 +289,9 @@ def report(
     With sds or sds-nim in --unwrap it tells acknowledgement latency and the overhead of each kind of message, too. The
     page needs nothing else: no network, no server; its tables sort, and it prints. An archive that does not fit this
     machine is counted by --spark, with the same page.
+
+    \b
+    shardwire report archive -o report.html --unwrap sds
     """
     from shardwire.cli import archives
 
@@ -297,7 +325,11 @@ def inspect(
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Show what one SEGMENT says of itself."""
+    """Show what one SEGMENT says of itself.
+
+    \b
+    shardwire inspect segments/parity-003.segment
+    """
     with told_warnings(log_level(verbose=verbose, quiet=quiet)):
         fields = segment_files.describe_segment(segment, wire_format.value)
     output = Output(as_json=as_json)

@@ -37,7 +37,11 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what is read."""
     parser.add_argument("input", help="files, a directory, or the path of a table")
     parser.add_argument(
-        "--input-format", type=format_of, default="parquet", metavar="NAME", help="as Spark names it (%(default)s)"
+        "--input-format",
+        type=format_of,
+        default="parquet",
+        metavar="NAME",
+        help="as Spark names it (default: %(default)s)",
     )
     parser.add_argument("--skip-corrupt", action="store_true", help="leave out files that cannot be read")
 
@@ -66,7 +70,11 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--overwrite", action="store_true", help="replace the output once everything is written")
     group.add_argument(
-        "--output-format", type=format_of, default="parquet", metavar="NAME", help="as Spark names it (%(default)s)"
+        "--output-format",
+        type=format_of,
+        default="parquet",
+        metavar="NAME",
+        help="as Spark names it (default: %(default)s)",
     )
     group.add_argument(
         "--partition-by",
@@ -162,14 +170,27 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     # The name of the command line, and the one before.
     names = ("--segment-size", "--segment-size-bytes")
     group.add_argument(
-        *names, type=int, default=defaults.segment_size_bytes, dest="segment_size_bytes", help="%(default)s"
+        *names,
+        type=int,
+        default=defaults.segment_size_bytes,
+        dest="segment_size_bytes",
+        metavar="BYTES",
+        help="payload bytes of a segment; under lip243 its whole size (default: %(default)s)",
     )
-    group.add_argument("--parity-rate", type=float, help="parity segments per data segment; none where it is not given")
     group.add_argument(
-        "--erasure-code", choices=("leopard", "vandermonde"), default=defaults.erasure_code, help="%(default)s"
+        "--parity-rate", type=float, metavar="RATE", help="parity segments per data segment; none where it is not given"
     )
     group.add_argument(
-        "--wire-format", choices=("raw", "draft", "lip243"), default=defaults.wire_format, help="%(default)s"
+        "--erasure-code",
+        choices=("leopard", "vandermonde"),
+        default=defaults.erasure_code,
+        help="Reed-Solomon code of the parity segments (default: %(default)s)",
+    )
+    group.add_argument(
+        "--wire-format",
+        choices=("raw", "draft", "lip243"),
+        default=defaults.wire_format,
+        help="wire of the segments (default: %(default)s)",
     )
 
 
@@ -201,7 +222,7 @@ def add_unwrap_arguments(parser: argparse.ArgumentParser) -> None:
         "--cipher",
         choices=("chacha20-poly1305", "aes-256-gcm"),
         default="chacha20-poly1305",
-        help="decrypt: %(default)s",
+        help="decrypt: the cipher (default: %(default)s)",
     )
 
 
