@@ -946,18 +946,28 @@ def started_by(group: int) -> list[str]:
     return [told for of, state, told in rows if int(of) == group and not state.startswith("Z")]
 
 
-def test_ctrl_c_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
+LOCAL_CLUSTER = "from shardwire.spark import local_cluster_session as begin; begin()"
+
+
+# Where nobody handles the signal Python ends by it.
+@pytest.mark.parametrize(("is_job", "code"), [(True, 130), (False, -signal.SIGINT)])
+def test_ctrl_c_while_java_starts_leaves_no_java(tmp_path: Path, is_job: bool, code: int) -> None:
+    job = command("segment_messages.py", "none", "out", submitted=False)
     process = subprocess.Popen(
-        command("segment_messages.py", str(tmp_path / "none"), str(tmp_path / "out"), submitted=False),
+        job if is_job else [job[0], "-c", LOCAL_CLUSTER],
         env=environment(),
+        cwd=tmp_path,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    while not any("spark.deploy.SparkSubmit" in told for told in started_by(process.pid)):
+    # Before it looks for its main class another Java finds out how it is started.
+    while not any("SparkSubmit" in told and "launcher.Main" not in told for told in started_by(process.pid)):
         assert process.poll() is None
         time.sleep(0.05)
+    # Before it has its libraries Java ends with those of a local cluster, which go with the driver.
+    time.sleep(0.5)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(60) == code
     deadline = time.monotonic() + 20
     while started_by(process.pid) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -19,6 +19,7 @@ from shardwire.spark import versions
 from shardwire.spark.java import ensure_java
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 # Batches of 1 to 4 MB cross to Python 1.5 times faster than the default of 64 MB where rows are large.
@@ -69,7 +70,7 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
     silenced nor stopped.
     """
     from py4j.protocol import Py4JError
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     # Workers otherwise take the first python3 on their path. On a cluster the submitter names theirs.
@@ -83,9 +84,7 @@ def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSessi
         builder = builder.config("spark.ui.showConsoleProgress", "false")
         if master is not None:
             builder = builder.master(master)
-    with interrupted_after():
-        # Java whose driver ends while it starts stays for ever.
-        SparkContext._ensure_initialized()
+    _start_java(SparkConf(loadDefaults=False))
     before = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
     try:
@@ -126,6 +125,7 @@ def local_cluster_session(
     Raises:
         ConfigError: There is no Java that Spark can run on.
     """
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     ensure_java()
@@ -146,13 +146,28 @@ def local_cluster_session(
         "spark.sql.warehouse.dir": (home / "warehouse").as_uri(),
         **(conf or {}),
     }
-    builder = SparkSession.builder.master(f"local-cluster[{workers},{cores},{memory_mib}]").appName(app_name)
+    settings = {
+        "spark.master": f"local-cluster[{workers},{cores},{memory_mib}]",
+        "spark.app.name": app_name,
+        **settings,
+    }
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
+    _start_java(SparkConf(loadDefaults=False).setAll(list(settings.items())))
     session = configure(builder.getOrCreate())
     for name in _SETTINGS.keys() & settings:
         session.conf.set(name, settings[name])
     return session
+
+
+def _start_java(conf: SparkConf) -> None:
+    """Starts Spark's Java, where it does not run. What interrupts does so after that."""
+    from pyspark import SparkContext
+
+    with interrupted_after():
+        # Java whose driver ends while it starts stays for ever; and an interruption within a fork is dropped.
+        SparkContext._ensure_initialized(conf=conf)
 
 
 @cache
