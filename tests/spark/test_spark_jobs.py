@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.clientserver import ClientServerConnection
 from py4j.java_gateway import GatewayClient
+from py4j.protocol import Py4JError
 from spark.rows import payload_of
 from spark.submit import ROOT, command, environment, submit, summary
 
@@ -902,6 +903,22 @@ def test_what_interrupts_a_call_to_spark_is_not_logged_with_frames(
         with context, suppress(KeyboardInterrupt):
             client.send_command("")
         assert [record.message for record in caplog.records] == told
+
+
+def test_what_spark_raises_after_an_interruption_is_an_interruption(tmp_path: Path, monkeypatch: Any) -> None:
+    def interrupted(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            # As what leaves a block meets a connection that the interruption closed.
+            raise Py4JError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt), failures_told():
+        interrupted()
+    spark_check = pytest.importorskip("shardwire.cli.demo.spark_check", reason="the demo needs rich")
+    monkeypatch.setattr(spark_check, "_reconstruct", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        spark_check.reconstruct_on_spark(tmp_path, tmp_path, CONFIG, tmp_path / "spark.log")
 
 
 def end_once(said: str, number: signal.Signals, job: str, *arguments: str) -> tuple[int, str]:

@@ -41,6 +41,7 @@ def failures_told() -> Iterator[None]:
 
     Raises:
         ShardwireError: It raised.
+        KeyboardInterrupt: It raised on the way out of an interruption.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -49,7 +50,17 @@ def failures_told() -> Iterator[None]:
         with without_frames_of_py4j():
             yield
     except (PySparkException, Py4JError) as error:
+        if is_of_interruption(error):
+            raise KeyboardInterrupt from error
         raise ShardwireError(f"Spark failed: {reason_of(error)}") from error
+
+
+def is_of_interruption(error: BaseException | None) -> bool:
+    """Whether it was raised on the way out: Ctrl-C ends the call that was at work, or the Java that would take half an
+    output away."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from shardwire.ending_signals import EXIT_INTERRUPTED, as_ctrl_c
 from shardwire.errors import ConfigError, ShardwireError
 from shardwire.option_words import in_words_of_the_line
 from shardwire.quoting import listed, printable
-from shardwire.spark.failures import reason_of, without_frames_of_py4j
+from shardwire.spark.failures import is_of_interruption, reason_of, without_frames_of_py4j
 from shardwire.spark.files import Files
 from shardwire.spark.output import JobOutput, format_of
 from shardwire.spark.reading import LEAVES_OUT, read_parquet
@@ -255,7 +255,7 @@ def run_job(job: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return _tell_interruption()
     except (ShardwireError, PySparkException, Py4JError, OSError) as error:
-        if _is_of_interruption(error):
+        if is_of_interruption(error):
             return _tell_interruption()
         reason = _told(error)
     sys.stderr.write(f"error: {reason}\n")
@@ -273,13 +273,6 @@ def _told(error: Exception) -> str:
 def _tell_interruption() -> int:
     sys.stderr.write("interrupted\n")
     return EXIT_INTERRUPTED
-
-
-def _is_of_interruption(error: BaseException | None) -> bool:
-    """Whether it was raised on the way out: Ctrl-C may have ended the Java that would take half an output away."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
 
 
 def print_table(title: str, values: Mapping[str, object]) -> None:

@@ -18,6 +18,7 @@ from shardwire.config import SegmentationConfig
 from shardwire.errors import ShardwireError
 from shardwire.spark import decrypt, reconstruct
 from shardwire.spark import functions as sw
+from shardwire.spark.failures import is_of_interruption
 from shardwire.spark.session import local_cluster_session
 
 STANDARD_ERROR = 2
@@ -78,6 +79,8 @@ def reconstruct_on_spark(archive: Path, key_file: Path, segmentation: Segmentati
         try:
             return _reconstruct(archive, key_file, segmentation)
         except (PySparkException, Py4JError) as error:
+            if is_of_interruption(error):
+                raise KeyboardInterrupt from error
             raise ShardwireError(f"Spark failed: {str(error).partition(chr(10))[0]}; {log} says more") from None
 
 
