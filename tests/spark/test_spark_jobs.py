@@ -498,6 +498,10 @@ ModuleNotFoundError: No module named 'shardwire'
     assert reason_of(Exception(full)).startswith("[TASK_WRITE_FAILED] while writing rows; the disk is full: make room")
     refused = "java.io.IOException: Mkdirs failed to create file:/out"
     assert reason_of(Exception(refused)) == f"{refused}; give a place where this user may write"
+    refused = "java.io.IOException: mkdir of file:/out/_spark_metadata failed"
+    assert reason_of(Exception(refused)) == f"{refused}; give a place where this user may write"
+    ours = 'Traceback (most recent call last):\n  File "x"\nshardwire.errors.NodeError: the store did not answer\n'
+    assert reason_of(Exception(ours)) == "the store did not answer"
     assert reason_of(KeyError()) == "KeyError"
 
 

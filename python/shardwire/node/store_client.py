@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from shardwire.errors import ConfigError, MissingLibraryError, NodeError
 from shardwire.node.protocol import StorePage, StoreQuery
 from shardwire.node.store_v3 import STORE_PATH, TEXT_SHOWN_MAX, WakuDialect, parse_page, query_parameters
+from shardwire.node.transport.address import unreachable
 
 if TYPE_CHECKING:
     import httpx
@@ -182,7 +183,7 @@ class StoreClient:
                 if not is_last and isinstance(error, self._passing_errors):
                     continue
                 raise NodeError(
-                    f"the store at {self._endpoint.url} did not answer in {retry + 1} attempts: {type(error).__name__}"
+                    f"the store at {self._endpoint.url} did not answer in {retry + 1} attempts: {_reason(error)}"
                 ) from error
             except TimeoutError:
                 if not is_last:
@@ -216,3 +217,11 @@ class StoreClient:
                 if self._clock() > deadline:
                     raise TimeoutError
             return response.status_code, bytes(body)
+
+
+def _reason(error: BaseException) -> str:
+    """Why there was no answer: what the system said, which httpx tells under names of its own."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__ if cause is None else unreachable(cause)

@@ -88,7 +88,7 @@ def test_a_refusal_is_final(store: StoreServer) -> None:
 def test_nobody_answers() -> None:
     endpoint = StoreEndpoint("http://127.0.0.1:9", retries_max=1, dialect="go-waku")
     client = StoreClient(endpoint, sleep=lambda seconds: None)
-    with client, pytest.raises(NodeError, match="did not answer in 2 attempts"):
+    with client, pytest.raises(NodeError, match="did not answer in 2 attempts: nobody listens there: start the server"):
         client.query(StoreQuery(content_topics=(TOPIC,)))
 
 
