@@ -1956,7 +1956,7 @@ class StoreQuestion:
         """Whether the newest come first."""
     @property
     def is_paged(self) -> bool:
-        """Whether `StoreQuestions.handle_page` is told each page once it is taken in, and says how far they are followed."""
+        """Whether `StoreQuestions.handle_page` is told each page, and says how far they are followed."""
 
 @final
 class OwnSends:
