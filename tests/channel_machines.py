@@ -42,7 +42,8 @@ def channel_machine(
 def delivered(machine: ChannelMachine) -> list[Delivery]:
     """Hands over all that waits for the application."""
     taken = []
-    while (delivery := machine.begin_delivery()) is not None:
-        machine.finish_delivery()
-        taken.append(delivery)
+    while begun := machine.begin_deliveries():
+        for delivery in begun:
+            machine.finish_delivery()
+            taken.append(delivery)
     return taken

@@ -1763,11 +1763,11 @@ class ChannelMachine(Participant):
     def announce_withdrawal(self, request_id: str, send_id: str) -> None:
         """`withdraw_request` follows for a request of this send: nothing of it leaves meanwhile, and nothing new that
         may name it."""
-    def begin_delivery(self) -> Delivery | None:
-        """The next message for the application: hand it over after those before it, once what `poll_persist` gives is
-        durable.
+    def begin_deliveries(self) -> list[Delivery]:
+        """The next messages for the application: hand them over in this order, after those before them, once what
+        `poll_persist` gives is durable.
 
-        None where none waits, or enough have begun: a commit covers as many as the application is done with meanwhile.
+        Empty where none waits, or enough have begun: a commit covers as many as the application is done with meanwhile.
         """
     def finish_delivery(self) -> None:
         """The application is done with the oldest message that has begun, if there is one."""

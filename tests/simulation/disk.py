@@ -72,9 +72,10 @@ class Disk:
             rng=random.Random(0),
         )
         payloads = set()
-        while (delivery := machine.begin_delivery()) is not None:
-            machine.finish_delivery()
-            payloads.add(delivery.payload)
+        while begun := machine.begin_deliveries():
+            for delivery in begun:
+                machine.finish_delivery()
+                payloads.add(delivery.payload)
         return payloads
 
 

@@ -261,12 +261,10 @@ class Engine:
 
     def begin_deliveries(self, may_hand_over: Callable[[], bool], now: Now) -> list[Delivery]:
         """The next messages for the application, where it takes some now: to be handed over once that is durable."""
-        deliveries: list[Delivery] = []
-        if may_hand_over():
-            while (delivery := self.machine.begin_delivery()) is not None:
-                deliveries.append(delivery)
-                if self.meter.observers:
-                    self.meter.on_delivery(delivery, now)
+        deliveries = self.machine.begin_deliveries() if may_hand_over() else []
+        if self.meter.observers:
+            for delivery in deliveries:
+                self.meter.on_delivery(delivery, now)
         return deliveries
 
     def _gather_events(self) -> None:

@@ -14,7 +14,7 @@ use shardwire_stub::documented;
 
 use crate::allowance::{Allowance, allowances_of};
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, buffers_of};
-use crate::channel_events::{Delivery, channel_event_object, delivery_object};
+use crate::channel_events::{channel_event_object, delivery_object};
 use crate::error::Error;
 use crate::lent_bytes::{IntoBytes, octets};
 use crate::now::Now;
@@ -331,15 +331,18 @@ impl ChannelMachine {
         Ok(())
     }
 
-    fn begin_delivery(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<Delivery>> {
+    fn begin_deliveries<'py>(
+        slf: PyRef<'py, Self>,
+        py: Python<'py>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let participant: &Participant = slf.as_super();
-        let delivery = with(participant.lock_held(py)?, Channel::begin_delivery);
-        let Some(delivery) = delivery else {
-            return Ok(None);
-        };
-        participant
-            .with_texts(|texts| delivery_object(py, &delivery, texts))
-            .map(Some)
+        let begun = with(participant.lock_held(py)?, |channel| {
+            std::iter::from_fn(|| channel.begin_delivery()).collect::<Vec<_>>()
+        });
+        let deliveries = begun
+            .iter()
+            .map(|delivery| participant.with_texts(|texts| delivery_object(py, delivery, texts)));
+        PyList::new(py, deliveries.collect::<PyResult<Vec<_>>>()?)
     }
 
     fn finish_delivery(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
