@@ -138,11 +138,15 @@ def channel(machine: str) -> list[str]:
 def small_messages() -> list[str]:
     pattern = "*-small-messages"
     run = read(f"{pattern}.json")
-    rows = []
+    rows, at_once = [], []
     for case, rounds in run["ours"].items():
         medians = {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
         rates = plain(medians["messages a second"]), plain(medians["processor time, us"])
-        rows.append([*case.split(", "), *rates, f"{medians['lone message, ms']:.1f}"])
+        where, receivers, *several = case.split(", ")
+        if several:
+            at_once.append([where, receivers, *rates])
+        else:
+            rows.append([where, receivers, *rates, f"{medians['lone message, ms']:.1f}"])
     head = ["persistence", "to", "messages a second", "processor time a message, us", "a lone message, ms"]
     peer = []
     for case, figures in run["peer"].items():
@@ -153,11 +157,32 @@ def small_messages() -> list[str]:
     return [
         *table(head, rows),
         *paragraph(
+            """A hundred sent at once share a commit, and so do those that wait to be handed over. On the slow disk
+            every commit takes 5 ms."""
+        ),
+        *table(head[:-1], at_once),
+        *paragraph(
             """`ReliableChannel` of @waku/sdk keeps no state and hands every message to its node at once. What it takes
             for one grows with those before it."""
         ),
         *table(["to", "of", *head[2:], "messages a second, ours / its"], peer),
         f"[All of them](../../{latest(f'{pattern}.md').relative_to(ROOT)}).",
+        "",
+    ]
+
+
+def catching_up() -> list[str]:
+    run = read("*-catch-up.json")
+    rows = []
+    for case, figures in run.items():
+        where, missed, *beside = case.split(", ")
+        if not beside:
+            found = plain(figures["came"]), f"{figures['last, s']:.1f}", plain(figures["queries"])
+            rows.append([where, missed.removesuffix(" missed"), *found])
+    head = ["persistence", "missed", "came", "after, s", "store queries"]
+    return [
+        *table(head, rows),
+        f"[All of them](../../{latest('*-catch-up.md').relative_to(ROOT)}).",
         "",
     ]
 
@@ -256,7 +281,7 @@ def page() -> str:
             """What was measured, each figure beside a peer or a floor in the same run. Machines differ and are noisy:
             the ratios tell more than the rates. `make bench` measures the core and segmentation anew and says of
             every target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py`,
-            `benches/python/small_messages.py`,
+            `benches/python/small_messages.py`, `benches/python/catch_up.py`,
             `benches/python/brokers.py` and `benches/spark/bench_pipeline.py` measure the rest. This page is made by
             `benches/figures.py`."""
         ),
@@ -293,6 +318,13 @@ def page() -> str:
             until the last receiver has it; the network takes none."""
         ),
         *small_messages(),
+        "### Catching up from a store",
+        "",
+        *paragraph(
+            """Messages of 100 bytes that were sent while their receiver was offline, from its coming back on. A store
+            is asked 120 times in any minute at most."""
+        ),
+        *catching_up(),
         *brokers(),
         "## A Waku node",
         "",
