@@ -11,7 +11,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 from stored_kinds import DELIVERY, HANDOVER, PAYLOAD
 
-from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.sending import request_ids
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, Repair, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PayloadTooLargeError, PersistenceError
@@ -248,17 +248,23 @@ def test_a_crash_during_a_hand_over(redelivery: Redelivery, expected: list[tuple
     assert [(event.message, event.redelivered) for event in world.received["bob"]] == expected
 
 
+async def join_where_many_wait(world: World) -> ReliableChannel:
+    """Bob's channel, on a disk, with 200 messages to hand over once somebody listens."""
+    bob = await world.join("bob", on_disk=True, listen=False)
+    alice = await world.join("alice")
+    for number in range(200):
+        await alice.send(b"%d" % number)
+    await asyncio.sleep(1)
+    return bob
+
+
 @pytest.mark.parametrize("ends", ["in a crash", "as it should"])
 def test_a_life_that_ends_while_many_wait_repeats_what_it_had_begun(ends: str) -> None:
     """A crash repeats some, all of them flagged and before any other; who closes gets the one in progress again."""
     handed_over: list[int] = []
 
     async def scenario(world: World) -> None:
-        bob = await world.join("bob", on_disk=True, listen=False)
-        alice = await world.join("alice")
-        for number in range(200):
-            await alice.send(b"%d" % number)
-        await asyncio.sleep(1)
+        bob = await join_where_many_wait(world)
 
         async def take(event: MessageReceivedEvent) -> None:
             handed_over.append(int(event.message))
@@ -289,11 +295,7 @@ def test_a_life_that_ends_while_many_wait_repeats_what_it_had_begun(ends: str) -
 
 def test_what_is_not_stored_as_done_comes_again_flagged() -> None:
     async def scenario(world: World) -> None:
-        bob = await world.join("bob", on_disk=True, listen=False)
-        alice = await world.join("alice")
-        for number in range(200):
-            await alice.send(b"%d" % number)
-        await asyncio.sleep(1)
+        bob = await join_where_many_wait(world)
 
         def take(event: MessageReceivedEvent) -> None:
             handed_over.append(int(event.message))
