@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from shardwire.channel.driver import Driver, Input
 from shardwire.channel.engine import Engine
@@ -12,6 +13,8 @@ from shardwire.channel.receiving.reception import Arrival
 from shardwire.sds import Now
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Arrivals:
@@ -33,18 +36,24 @@ class Arrivals:
         """How many messages were not kept for want of room."""
         return self._engine.counts.get("dropped_by_backpressure", 0)
 
-    async def all_taken_in(self) -> None:
-        """Returns when everything that was queued before is taken in."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    @property
+    def has_room(self) -> bool:
+        """Whether all that is queued would be kept, were each a message."""
+        return self._engine.machine.has_delivery_room(*self._driver.queued)
+
+    async def when_taken_in(self, told: Callable[[Now], T]) -> asyncio.Future[T]:
+        """Has something told once everything that was queued before is taken in; the future has what it gives."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def reach(now: Now) -> None:
+            given = told(now)
             if not future.done():
-                future.set_result(None)
+                future.set_result(given)
 
         waiting = self._driver.post_received(reach)
         if waiting is not None:
             await waiting
-        await future
+        return future
 
     def post(self, told: Input) -> None:
         """Has the engine told something when the driver comes to it."""

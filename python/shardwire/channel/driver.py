@@ -172,6 +172,11 @@ class Driver:
         self._queue_received(received)
         return None
 
+    @property
+    def queued(self) -> tuple[int, int]:
+        """Received messages that wait, and their bytes."""
+        return len(self._received), self._received_bytes
+
     async def _post_with_room(self, received: Arrival | Input) -> None:
         await self._room.wait()
         self._queue_received(received)

@@ -347,6 +347,15 @@ def test_who_missed_many_gets_them_oldest_first_by_pages_of_many() -> None:
     run_world(scenario)
 
 
+def test_who_takes_in_once_a_second_gets_many_pages_in_it() -> None:
+    async def scenario(world: World) -> None:
+        await miss_many(world, replace(STORE_ONLY, sync=SyncConfig(process_task_min_elapse_ms=1_000)))
+        await asyncio.sleep(4)
+        assert world.messages("bob") == MISSED
+
+    run_world(scenario)
+
+
 def test_what_a_limit_of_queries_lets_come_is_delivered_meanwhile() -> None:
     async def scenario(world: World) -> None:
         await miss_many(world, asking(per_minute_max=6))
@@ -381,8 +390,13 @@ def test_a_walk_that_was_interrupted_goes_on_where_it_was() -> None:
     run_world(scenario)
 
 
-def test_an_application_that_is_slow_has_a_store_asked_for_what_it_has_room_for() -> None:
-    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, incoming_buffer_messages_max=150))
+@pytest.mark.parametrize("elapse_ms", [0, 1_000])
+def test_an_application_that_is_slow_has_a_store_asked_for_what_it_has_room_for(elapse_ms: int) -> None:
+    config = replace(
+        STORE_ONLY,
+        sds=replace(STORE_ONLY.sds, incoming_buffer_messages_max=150),
+        sync=SyncConfig(process_task_min_elapse_ms=elapse_ms),
+    )
     taken: list[bytes] = []
 
     async def scenario(world: World) -> None:

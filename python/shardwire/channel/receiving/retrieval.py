@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shardwire._native import StoreQuestion, StoreQuestions
@@ -32,6 +34,8 @@ ANSWER_BYTES = 3_000_000
 # Messages with their data in one answer: of the largest, and of small ones.
 MESSAGES_PER_QUERY_MIN = 20
 MESSAGES_PER_QUERY_MAX = 100
+# Pages of a gap that are asked for while those before them wait to be taken in, which may be done once a second.
+PAGES_AHEAD_MAX = 16
 
 
 class Retrieval:
@@ -145,27 +149,39 @@ class Retrieval:
             include_data=False,
         )
         walk = Walk(query)
+        # Of the pages that wait to be taken in: whether another one is wanted then.
+        waiting: deque[asyncio.Future[bool]] = deque()
         # The transport time that the pages so far end with: 0 before there is one, None once they are not in order.
         until_ns: int | None = 0 if query.forward else None
-        while (page := await self._store.next_page(walk)) is not None:
-            known = self._reception.known_hashes
-            unknown = [message for message in page.messages if message.message_hash not in known]
-            if walk.query.include_data:
-                await self._take_in(unknown)
-            else:
-                await self._fetch(tuple([message.message_hash for message in unknown]))
-            if until_ns is not None:
-                until_ns = _end_of(page, until_ns)
-            if question.is_paged:
-                await self._arrivals.all_taken_in()
-                all_kept = self._arrivals.refused == refused
-                if not self._questions.handle_page(bool(unknown), all_kept, until_ns or None, self._now()):
-                    return True
-            # Behind a page that is all new comes another one, which is asked for with its data at once.
-            is_new = 0 < len(unknown) == len(page.messages)
-            page_size = self._messages_per_query if is_new else HASHES_PER_PAGE
-            walk.query = replace(query, page_size=page_size, include_data=is_new)
-        return not (walk.is_cut and until_ns)
+        try:
+            while (page := await self._store.next_page(walk)) is not None:
+                known = self._reception.known_hashes
+                unknown = [message for message in page.messages if message.message_hash not in known]
+                if walk.query.include_data:
+                    await self._take_in(unknown)
+                else:
+                    await self._fetch(tuple([message.message_hash for message in unknown]))
+                if until_ns is not None:
+                    until_ns = _end_of(page, until_ns)
+                if question.is_paged:
+                    handle_page = partial(self._handle_page, bool(unknown), until_ns or None, refused)
+                    waiting.append(await self._arrivals.when_taken_in(handle_page))
+                    # Newest first a page tells whether the one before it is wanted.
+                    ahead_max = PAGES_AHEAD_MAX if query.forward and self._arrivals.has_room else 0
+                    if not await _are_followed(waiting, ahead_max):
+                        return True
+                # Behind a page that is all new comes another one, which is asked for with its data at once.
+                is_new = 0 < len(unknown) == len(page.messages)
+                page_size = self._messages_per_query if is_new else HASHES_PER_PAGE
+                walk.query = replace(query, page_size=page_size, include_data=is_new)
+        except Exception:
+            # What came before is not asked for again.
+            await _are_followed(waiting)
+            raise
+        return not await _are_followed(waiting) or not (walk.is_cut and until_ns)
+
+    def _handle_page(self, news: bool, until_ns: int | None, refused: int, now: Now) -> bool:
+        return self._questions.handle_page(news, self._arrivals.refused == refused, until_ns, now)
 
     async def _fetch(self, hashes: tuple[bytes, ...]) -> None:
         """Takes in messages by hash."""
@@ -198,6 +214,18 @@ class Retrieval:
             fitting = ANSWER_BYTES * len(messages) // max(1, size_bytes)
             most = min(2 * self._messages_per_query, fitting, MESSAGES_PER_QUERY_MAX)
             self._messages_per_query = max(most, MESSAGES_PER_QUERY_MIN)
+
+
+async def _are_followed(pages: deque[asyncio.Future[bool]], ahead_max: int = 0) -> bool:
+    """Waits until so many pages at most are not taken in, all once one is the last that is wanted.
+
+    Returns:
+        Whether another page is wanted.
+    """
+    goes_on = True
+    while pages and (len(pages) > ahead_max or pages[0].done() or not goes_on):
+        goes_on &= await pages.popleft()
+    return goes_on
 
 
 def _end_of(page: StorePage, before_ns: int) -> int | None:
