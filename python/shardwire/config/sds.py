@@ -125,7 +125,8 @@ class SyncConfig:
         query_on_connect_interval_ms: Time after which a connection asks again.
         participant_ttl_ms: A sender unheard for this long is no longer a member.
         acknowledgement_sync: Whether a received message is acknowledged by a sync of its own, outside the
-            periodic schedule; False leaves the schedule of Waku 004, and what its syncs have no room for.
+            periodic schedule; False leaves the schedule of Waku 004, what its syncs have no room for, and bursts of 128
+            messages, unless that schedule is off.
     """
 
     sync_min_interval_ms: int = 30_000

@@ -136,8 +136,11 @@ impl Machine {
             self.heed_requests(came, now.monotonic_ms);
         }
         let Some(content) = came.content else {
-            self.on_sync(&came.sender_id, now);
+            self.events.push_back(Event::SyncReceived {
+                sender_id: Arc::clone(&came.sender_id),
+            });
             self.take_history(came, None, newness_ms, now);
+            self.on_sync(now);
             return;
         };
         let has_said_all = self.has_said_whole(&came.sender_id, &came.message_id, now);
@@ -220,10 +223,8 @@ impl Machine {
         }
     }
 
-    fn on_sync(&mut self, sender_id: &Arc<str>, now: Now) {
-        self.events.push_back(Event::SyncReceived {
-            sender_id: Arc::clone(sender_id),
-        });
+    /// What somebody's sync named is known: whether ours is wanted as soon shows only then.
+    fn on_sync(&mut self, now: Now) {
         let (owes, members) = (
             self.acknowledgements.wait_for_the_schedule(),
             self.participants.len(),

@@ -1,6 +1,7 @@
 //! When a machine has work, seen from outside: `bob` hears others, and time passes.
 
 use super::ids::content_id;
+use super::sync::acknowledgements::TOGETHER_MAX;
 use super::sync::lacking::{request, statement};
 use super::*;
 use crate::wire::sds::{HistoryEntry, Message};
@@ -321,6 +322,47 @@ fn who_acknowledges_by_the_schedule_speaks_though_others_speak_more_often() {
         .map(|entry| entry.message_id)
         .collect();
     assert_eq!(said, ["held"]);
+}
+
+#[test]
+fn who_acknowledges_by_the_schedule_speaks_soon_in_a_burst() {
+    for (messages, sync_min_interval_ms, is_soon) in [
+        (TOGETHER_MAX - 1, 60_000, false),
+        (TOGETHER_MAX, 60_000, true),
+        (TOGETHER_MAX, 0, false),
+    ] {
+        let mut bob = Bob::of(Config {
+            sync_min_interval_ms,
+            ..config()
+        });
+        for number in 0..messages {
+            bob.hear(message("alice", &number.to_string(), b"content"));
+        }
+        let left = bob.wait_until(WINDOW_MS);
+        assert_eq!(
+            !left.is_empty(),
+            is_soon,
+            "{messages} {sync_min_interval_ms}"
+        );
+    }
+}
+
+#[test]
+fn somebodys_sync_puts_ours_off_where_it_named_what_we_owe_and_not_elsewhere() {
+    for (sync, is_put_off) in [
+        (sync("alice"), false),
+        (names("carol", &["held".into()]), true),
+    ] {
+        let mut bob = Bob::of(Config {
+            sync_min_interval_ms: 60_000,
+            ..config()
+        });
+        bob.hear(message("alice", "held", b"content"));
+        bob.wait_until(1_000);
+        bob.hear(sync);
+        // Half of the interval is drawn.
+        assert_eq!(bob.wait_until(60_000).is_empty(), is_put_off);
+    }
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub struct Acknowledgements {
     window_ms: i64,
     /// Whether acknowledgements have a time of their own.
     prompt: bool,
+    /// Whether those of a burst have one where others leave by the schedule.
+    prompt_in_burst: bool,
     /// Another participant's acknowledgement counts for ours where any one of them is enough.
     suppress: bool,
     delivered: LinkedHashSet<EntryRef>,
@@ -60,6 +62,7 @@ impl Acknowledgements {
         Acknowledgements {
             window_ms: config.window_ms(),
             prompt: config.acknowledgement_sync,
+            prompt_in_burst: config.sync_min_interval_ms > 0,
             suppress: config.any_is_enough(),
             delivered: LinkedHashSet::new(),
             incomplete: LinkedHashSet::new(),
@@ -78,9 +81,9 @@ impl Acknowledgements {
         self.delivered.len() + self.incomplete.len()
     }
 
-    /// Whether some are not acknowledged, and have no time of their own.
+    /// Whether some that nobody acknowledged have no time of their own.
     pub fn wait_for_the_schedule(&self) -> bool {
-        !self.prompt && self.len() > 0
+        !self.prompt && self.len() > self.by_others.len()
     }
 
     /// Entries said by a sync, and to be said again.
@@ -142,11 +145,10 @@ impl Acknowledgements {
             self.by_others.remove(&entry);
         }
         self.unspoken += usize::from(is_new);
-        if !self.prompt {
-            return;
-        }
         if self.due_ms.is_none() {
-            self.draw(now, members, rng);
+            if self.prompt || (self.prompt_in_burst && self.is_burst()) {
+                self.draw(now, members, rng);
+            }
         } else if is_new && self.unspoken == TOGETHER_MAX {
             self.hasten(now, members, rng);
         }

@@ -58,9 +58,8 @@ impl SyncSchedule {
         }
     }
 
-    /// Somebody else's sync passed; `owes` says whether acknowledgements wait for ours.
-    ///
-    /// Those of somebody whose interval is shorter would put ours off for ever.
+    /// Somebody else's sync passed; `owes` says whether acknowledgements wait for ours, which others' syncs would put
+    /// off for ever.
     pub fn on_sync_received(
         &mut self,
         now: Now,
@@ -68,10 +67,7 @@ impl SyncSchedule {
         members: usize,
         rng: &mut dyn Randomness,
     ) {
-        let earliest_ms = self.last_sync_ms.map(|last_ms| last_ms + self.interval_ms);
-        let due_ms = self
-            .due_ms
-            .filter(|_| owes && earliest_ms.is_some_and(|at_ms| at_ms > now.monotonic_ms));
+        let due_ms = self.due_ms.filter(|_| owes);
         self.on_sync_passed(now, AFTER_SYNC_RECEIVED, members, rng);
         self.due_ms = due_ms.or(self.due_ms);
     }
@@ -190,11 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn syncs_of_a_shorter_interval_put_off_none_that_acknowledgements_wait_for() {
+    fn syncs_of_others_put_off_none_that_acknowledgements_wait_for() {
         for (apart_ms, owes, is_put_off) in [
             (INTERVAL_MS - 1, true, false),
             (INTERVAL_MS - 1, false, true),
-            (INTERVAL_MS, true, true),
+            (INTERVAL_MS, true, false),
+            (INTERVAL_MS, false, true),
         ] {
             let mut rng = Drawn::from([0.99, 0.5, 0.5]);
             let mut schedule = schedule(&mut rng);
