@@ -1919,7 +1919,7 @@ class StoreQuestions:
     def handle_message(self, message_hash: Buffer, data: Buffer | None) -> None:
         """The store has a message: told before it is taken in, with the SDS message where there is one."""
     def handle_page(self, news: bool, all_kept: bool, until_ns: int | None, now: Now) -> bool:
-        """A page is taken in; gives whether the next one is wanted.
+        """A page of the content topic is taken in; gives whether the next one is wanted.
 
         Args:
             news: Whether it had anything unknown.
@@ -1955,8 +1955,8 @@ class StoreQuestion:
     def newest_first(self) -> bool:
         """Whether the newest come first."""
     @property
-    def is_paged(self) -> bool:
-        """Whether `StoreQuestions.handle_page` is told each page, and says how far they are followed."""
+    def goes_ahead(self) -> bool:
+        """Whether pages are asked for before those that came are taken in."""
 
 @final
 class OwnSends:

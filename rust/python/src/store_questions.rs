@@ -99,13 +99,12 @@ pub struct StoreQuestion {
     #[pyo3(get)]
     newest_first: bool,
     #[pyo3(get)]
-    is_paged: bool,
+    goes_ahead: bool,
 }
 
 impl StoreQuestion {
     fn of(py: Python<'_>, question: Question) -> PyResult<Self> {
-        let newest_first = matches!(question, Question::Passed(_));
-        let is_paged = newest_first || matches!(question, Question::Gap(_));
+        let (newest_first, goes_ahead) = (question.is_newest_first(), question.goes_ahead());
         let (hashes, since_ms) = match question {
             Question::Hashes(hashes) => (hashes, 0),
             Question::Window(since_ms) | Question::Passed(since_ms) | Question::Gap(since_ms) => {
@@ -117,7 +116,7 @@ impl StoreQuestion {
             hashes: PyTuple::new(py, hashes.collect::<Vec<_>>())?.unbind(),
             since_ms,
             newest_first,
-            is_paged,
+            goes_ahead,
         })
     }
 }

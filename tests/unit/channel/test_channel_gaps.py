@@ -463,6 +463,8 @@ def test_what_found_no_room_when_it_came_is_taken_from_the_store() -> None:
             heard.append(event.message)
 
         bob.on_message_received(take)
+        # What is asked on connecting brings nothing of it.
+        await asyncio.sleep(1)
         for message in messages:
             await alice.send(message)
         await asyncio.sleep(60)

@@ -192,6 +192,8 @@ def test_who_is_there_and_loses_copy_after_copy_of_the_first_message_gets_one_wi
     async def scenario(world: World) -> None:
         alice = await world.join("alice", config)
         await world.join("bob", config)
+        # What is asked on connecting brings nothing of it.
+        await asyncio.sleep(1)
         world.nodes["bob"].conditions = NetworkConditions(loss=1.0)
         request_id = await alice.send(b"first")
         await asyncio.sleep(24)
@@ -206,6 +208,8 @@ def test_who_is_there_and_loses_every_copy_gets_it_by_the_schedule_of_syncs() ->
     async def scenario(world: World) -> None:
         alice = await world.join("alice")
         await world.join("bob")
+        # What is asked on connecting brings nothing of it.
+        await asyncio.sleep(1)
         world.nodes["bob"].conditions = NetworkConditions(loss=1.0)
         request_id = await alice.send(b"first")
         await asyncio.sleep(300)

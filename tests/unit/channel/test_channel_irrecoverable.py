@@ -66,6 +66,8 @@ def test_lost_data_is_sent_again_where_parity_was_left_out() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", CODED)
         await world.join("bob", CODED)
+        # What is asked on connecting brings nothing of it.
+        await asyncio.sleep(1)
         world.lose("alice", "bob", {0})
         lose, choose = world.nodes["alice"].send_fault, fail({4, 5})
         assert lose is not None

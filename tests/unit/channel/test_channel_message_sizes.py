@@ -94,6 +94,8 @@ def test_a_retransmission_that_no_longer_fits_is_an_error_of_delivery() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice")
         await world.join("bob")
+        # What is asked on connecting brings nothing of it.
+        await asyncio.sleep(1)
         world.nodes["bob"].conditions = NetworkConditions(loss=1.0)
         await alice.send(MESSAGE)
         await asyncio.sleep(1)

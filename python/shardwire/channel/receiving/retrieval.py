@@ -34,7 +34,7 @@ ANSWER_BYTES = 3_000_000
 # Messages with their data in one answer: of the largest, and of small ones.
 MESSAGES_PER_QUERY_MIN = 20
 MESSAGES_PER_QUERY_MAX = 100
-# Pages of a gap that are asked for while those before them wait to be taken in, which may be done once a second.
+# Pages that are asked for while those before them wait to be taken in, which may be done once a second.
 PAGES_AHEAD_MAX = 16
 
 
@@ -127,13 +127,15 @@ class Retrieval:
         if self._fails:
             logger.info("the store answers again")
             self._fails = False
-        all_kept = ended and self._arrivals.refused == refused
 
         def end(now: Now) -> None:
-            self._questions.handle_answered(all_kept, now)
+            self._questions.handle_answered(ended and self._arrivals.refused == refused, now)
             self._wake.set()
 
-        self._arrivals.post(end)
+        if question.hashes:
+            self._arrivals.post(end)
+        else:
+            await self._arrivals.when_taken_in(end)
 
     async def _walk(self, question: StoreQuestion, refused: int) -> bool:
         """Takes in what the store has of the content topic and is not known here, page by page.
@@ -163,11 +165,13 @@ class Retrieval:
                     await self._fetch(tuple([message.message_hash for message in unknown]))
                 if until_ns is not None:
                     until_ns = _end_of(page, until_ns)
-                if question.is_paged:
+                # A page that is known brought nothing, and what follows the last one is the end of the answer.
+                if (unknown or not question.goes_ahead) and (walk.pages_left or walk.is_cut):
                     handle_page = partial(self._handle_page, bool(unknown), until_ns or None, refused)
                     waiting.append(await self._arrivals.when_taken_in(handle_page))
-                    # Newest first a page tells whether the one before it is wanted.
-                    ahead_max = PAGES_AHEAD_MAX if query.forward and self._arrivals.has_room else 0
+                    # A turn for the driver: where nothing throttles it, the page is taken in.
+                    await asyncio.sleep(0)
+                    ahead_max = PAGES_AHEAD_MAX if question.goes_ahead and self._arrivals.has_room else 0
                     if not await _are_followed(waiting, ahead_max):
                         return True
                 # Behind a page that is all new comes another one, which is asked for with its data at once.

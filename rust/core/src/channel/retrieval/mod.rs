@@ -50,14 +50,25 @@ pub struct RetrievalConfig {
 pub enum Question {
     /// For the messages with these transport hashes.
     Hashes(Vec<Vec<u8>>),
-    /// For all of the content topic from this Unix time in ms on, oldest first: it has no end, since our clock may be
-    /// ahead of those of senders, or behind.
+    /// For all of the content topic from this Unix time in ms on, newest first, until [`Channel::handle_page`] wants no
+    /// more: what is missing has come. It has no end, since our clock may be ahead of those of senders, or behind.
     Window(i64),
-    /// Likewise, newest first, for as long as [`Channel::handle_page`] wants more: what came before is found through
-    /// histories.
+    /// Likewise: what came before is found through histories.
     Passed(i64),
     /// Likewise, oldest first: all of it may have passed by, and causes come before their effects.
     Gap(i64),
+}
+
+impl Question {
+    /// Whether the newest come first.
+    pub fn is_newest_first(&self) -> bool {
+        matches!(self, Question::Window(_) | Question::Passed(_))
+    }
+
+    /// Whether pages are asked for before those that came are taken in: they are likely to be wanted.
+    pub fn goes_ahead(&self) -> bool {
+        matches!(self, Question::Window(_) | Question::Gap(_))
+    }
 }
 
 /// A question that a store is being asked.
@@ -305,6 +316,8 @@ impl Channel {
 
     /// A page of an answer is taken in; gives whether another one is wanted.
     ///
+    /// Missing messages are looked for until they have come, with what they follow.
+    ///
     /// Newest first, what came before a message of our channel that names its history is found through the history. So
     /// only one ends the search that is new here, or whose history is: what somebody repeats does not. Nor does one
     /// while messages are partly here, since no history has hints of their segments. A page without `news` ends it too.
@@ -336,7 +349,8 @@ impl Channel {
                 !*is_cut
             }
             Some(Asking::Passed { leads_back, .. }) => news && (!*leads_back || has_partial),
-            _ => true,
+            Some(Asking::Missing(wanted, _)) => retrieval.rounds.is_wanting(wanted, &self.sds),
+            None => true,
         }
     }
 
@@ -347,7 +361,8 @@ impl Channel {
         retrieval.on_store_answers();
         match retrieval.asking.take() {
             Some(Asking::Missing(wanted, absent)) => {
-                retrieval.rounds.on_answered(&wanted, now.monotonic_ms);
+                let rounds = &mut retrieval.rounds;
+                rounds.on_answered(&wanted, &self.sds, now.monotonic_ms);
                 self.sds
                     .handle_irretrievable(absent.iter().map(Name::as_str));
             }

@@ -9,7 +9,8 @@ use crate::wire::sds::HistoryEntry;
 
 /// Messages with their data: at most 3 MB in one answer.
 const MESSAGES_PER_QUERY: usize = 20;
-/// One query of the topic serves every missing message without a hint for this long.
+/// One query of the topic serves every missing message without a hint for this long, unless it brought all of them: the
+/// next of a burst are as likely to be found.
 const WINDOW_INTERVAL_MS: i64 = 10_000;
 /// A message that so many rounds did not bring is asked for less and less often: whoever names what never was would
 /// otherwise keep every member asking for as long as it is waited for.
@@ -129,8 +130,20 @@ impl Rounds {
         Some(Wanted::Hintless(hintless.into_iter().map(note).collect()))
     }
 
+    /// Whether some of these are missing still, or of what they follow something is that was never asked for.
+    pub fn is_wanting(&self, wanted: &Wanted, sds: &Machine) -> bool {
+        let Wanted::Hintless(hintless) = wanted else {
+            return true;
+        };
+        let is_missing = |(message_id, _): &(Name, bool)| sds.missing_entry(message_id).is_some();
+        let is_new = |entry: &HistoryEntry| {
+            !is_hinted(entry) && !self.asked.contains_key(entry.message_id.as_bytes())
+        };
+        hintless.iter().any(is_missing) || sds.missing().any(is_new)
+    }
+
     /// A store has answered; whatever of these is missing still, it may not have.
-    pub fn on_answered(&mut self, wanted: &Wanted, now_ms: i64) {
+    pub fn on_answered(&mut self, wanted: &Wanted, sds: &Machine, now_ms: i64) {
         self.seen_version = None;
         match wanted {
             Wanted::Hinted(hinted) => {
@@ -139,6 +152,10 @@ impl Rounds {
                 }
             }
             Wanted::Hintless(hintless) => {
+                if !self.is_wanting(wanted, sds) {
+                    let next_ms = now_ms.saturating_add(self.frequency_ms);
+                    self.next_window_ms = self.next_window_ms.min(next_ms);
+                }
                 let frequency_ms = self.frequency_ms.max(WINDOW_INTERVAL_MS);
                 for (message_id, _) in hintless {
                     self.put_off(message_id, frequency_ms, WINDOW_ROUNDS_AT_FREQUENCY, now_ms);

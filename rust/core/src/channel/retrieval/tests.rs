@@ -55,6 +55,15 @@ fn naming(number: usize, entries: &[(String, &[u8])]) -> Message {
     }
 }
 
+/// A message of this id in one segment.
+fn whole(message_id: &str, message: Message) -> Message {
+    Message {
+        message_id: message_id.into(),
+        content: Some(segments(message_id.as_bytes()).remove(0)),
+        ..message
+    }
+}
+
 /// Waits until a store is asked again.
 fn next_question(bob: &mut Bob) -> Question {
     loop {
@@ -620,6 +629,40 @@ fn one_query_of_the_topic_serves_all_without_a_hint() {
     assert_eq!(asked[0], 10_000);
     assert_eq!(pauses(&asked)[..2], [10_000, 10_000]);
     assert!(pauses(&asked).iter().all(|pause_ms| *pause_ms <= 60_000));
+}
+
+#[test]
+fn the_topic_is_asked_for_again_soon_once_a_query_brought_all_and_later_where_one_did_not() {
+    for comes in [true, false] {
+        let mut bob = caught_up();
+        bob.hear(naming(1, &[("a".to_owned(), b"")]));
+        assert!(matches!(poll(&mut bob), Some(Question::Window(_))));
+        if comes {
+            bob.hear(whole("a", message_of("a")));
+        }
+        answer(&mut bob);
+        bob.hear(naming(2, &[("b".to_owned(), b"")]));
+        assert_eq!(poll(&mut bob), None);
+        assert!(matches!(next_question(&mut bob), Question::Window(_)));
+        assert_eq!(bob.now_ms, if comes { FREQUENCY_MS } else { 10_000 });
+    }
+}
+
+#[test]
+fn the_topic_is_looked_through_until_what_is_missing_has_come_with_what_it_follows() {
+    let mut bob = caught_up();
+    bob.hear(naming(1, &[("a".to_owned(), b""), ("b".to_owned(), b"")]));
+    assert!(matches!(poll(&mut bob), Some(Question::Window(_))));
+    let mut wants_more = |came: Message| {
+        bob.hear(came);
+        bob.channel.handle_page(false, true, None, at(0))
+    };
+    assert!(wants_more(whole("a", message_of("a"))));
+    let follows = naming(2, &[("before".to_owned(), b"")]);
+    assert!(wants_more(whole("b", follows)));
+    // With a hint it is asked for by that.
+    let follows = naming(3, &[("earliest".to_owned(), b"hint")]);
+    assert!(!wants_more(whole("before", follows)));
 }
 
 #[test]
