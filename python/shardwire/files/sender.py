@@ -60,7 +60,8 @@ OFFER_INTERVAL_MS_MIN = 1_000
 # Enough participants have the file: another one that takes it is waited for as long as it keeps reporting.
 LINGER_MS = 30_000
 # All was acknowledged, and a receiver has said nothing since it asked: it may not have taken the file yet when it came.
-STUCK_MS = 3_000
+# What it lost comes from a store, or from others, within two acknowledgement timeouts of the defaults.
+STUCK_MS = 10_000
 # Nobody takes the file: who has not spoken yet gets so long.
 REFUSAL_LINGER_MS = 15_000
 RECEIVERS_MAX = 1_024
@@ -312,8 +313,8 @@ class FileSender:
         receiver.state = "receiving"
         # Who asks for it again has had a later one: it came before the offer was taken, and is acknowledged soon.
         is_repeated, receiver.asked_index = receiver.asked_index == index, index
-        if was_receiving and index in self._in_flight.values() and not is_repeated:
-            # It is on its way.
+        if not is_repeated and (others if not was_receiving else index in self._in_flight.values()):
+            # It is on its way, or came as late as the offer did: whoever lacks it asks again when a later one comes.
             return
         self._next_index = min(self._next_index, index) if others else index
 

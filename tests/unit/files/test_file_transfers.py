@@ -147,11 +147,12 @@ class Asking:
         self._world, self._bob, self._offer = world, bob, offer
 
     @classmethod
-    async def joins(cls, world: World) -> Asking:
+    async def joins(cls, world: World, name: str = "bob") -> Asking:
         """Waits for the first message, which is the offer."""
-        bob = world.channels["bob"]
-        await told(bob, MessageReceivedEvent)
-        [offer] = map(decode_file_message, world.messages("bob"))
+        bob = world.channels[name]
+        if not world.messages(name):
+            await told(bob, MessageReceivedEvent)
+        [offer] = map(decode_file_message, world.messages(name))
         assert isinstance(offer, FileManifest)
         return cls(world, bob, offer)
 
@@ -174,16 +175,42 @@ def test_who_says_nothing_is_sent_no_more_than_the_window_and_a_report(source: P
 
     async def scenario(world: World) -> None:
         alice, _ = await world.join("alice"), await world.join("bob")
-        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=25_000))
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=45_000))
         bob = await Asking.joins(world)
         await bob.say("requested", 0)
-        await asyncio.sleep(10)
+        await asyncio.sleep(20)
         # Once more, as it may have had no use for them when they came.
         assert bob.came() == sorted(2 * [*range(8)])
         await bob.say("held", 5)
-        await asyncio.sleep(10)
+        await asyncio.sleep(20)
         assert bob.came() == sorted([*range(8), *range(13)])
         with pytest.raises(TimeoutError, match="'bob' has 5 of 21 chunks"):
+            await sending
+
+    run_world(scenario)
+
+
+def test_who_takes_an_offer_late_has_what_is_on_its_way_and_asks_for_the_rest(source: Path) -> None:
+    """What was sent since the offer comes to it as it came to others: nothing goes again for its sake."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        await world.join("carol")
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, timeout_ms=20_000))
+        bob, carol = await Asking.joins(world), await Asking.joins(world, "carol")
+        await bob.say("requested", 0)
+        await asyncio.sleep(2)
+        sent = alice.stats()["sends"]
+        assert sent > 1
+        await carol.say("requested", 0)
+        await asyncio.sleep(2)
+        assert alice.stats()["sends"] == sent
+        # It had a later one, and not this one.
+        await carol.say("requested", 0, nonce=2)
+        await asyncio.sleep(2)
+        assert alice.stats()["sends"] > sent
+        with pytest.raises(TimeoutError):
             await sending
 
     run_world(scenario)
