@@ -21,11 +21,23 @@ NUMBERS = itertools.count()
 
 
 class Sender(Party):
-    """Alice, of whose message everything left at the first moment, and who notes what is wanted of it and when."""
+    """Alice, of whose message everything left at the first moment, and who notes what is wanted of it and when.
 
-    def __init__(self, delivered_when: DeliveredWhen, reserve: int = RESERVE, back_off_percent: int = 0) -> None:
+    Somebody else is there, and says nothing of it, unless `is_alone`.
+    """
+
+    def __init__(
+        self,
+        delivered_when: DeliveredWhen,
+        reserve: int = RESERVE,
+        back_off_percent: int = 0,
+        *,
+        is_alone: bool = False,
+    ) -> None:
         sds = replace(LOGOS.sds, back_off_percent=back_off_percent)
         super().__init__("alice", sds=sds, sync=quiet_sync(), delivered_when=delivered_when)
+        if not is_alone:
+            self.machine.handle_message(names(0, "erin"), at(0))
         contents = contents_of("text", COUNT, COUNT)
         self.machine.send(SEND, contents, contents_needed=COUNT, reserve=reserve)
         self.wanted: list[tuple[int, int]] = []
@@ -105,6 +117,29 @@ def test_what_is_known_to_be_lacking_is_wanted_in_time(
     delivered_when: DeliveredWhen, heard: list[tuple[int, bytes]], wanted: tuple[int, int]
 ) -> None:
     alice = Sender(delivered_when)
+    now_ms = 0
+    for heard_ms, data in heard:
+        alice.run(now_ms, heard_ms - 1)
+        alice.hear(data, heard_ms)
+        now_ms = heard_ms
+    alice.run(now_ms, PERIOD_MS)
+    assert alice.wanted == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("delivered_when", "heard", "wanted"),
+    [
+        (BOB, [(100, lacks(3))], (WINDOW_MS, 3)),
+        (BOB, [(WINDOW_MS + 700, lacks(3))], (WINDOW_MS + 700, 3)),
+        ("any", [(100, lacks(5)), (200, lacks(2, "carol"))], (WINDOW_MS, 2)),
+        # Carol is waited for.
+        (BOTH, [(100, lacks(3))], (2 * WINDOW_MS, 3)),
+    ],
+)
+def test_it_is_wanted_sooner_where_all_have_said_a_number(
+    delivered_when: DeliveredWhen, heard: list[tuple[int, bytes]], wanted: tuple[int, int]
+) -> None:
+    alice = Sender(delivered_when, is_alone=True)
     now_ms = 0
     for heard_ms, data in heard:
         alice.run(now_ms, heard_ms - 1)

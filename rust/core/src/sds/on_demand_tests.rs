@@ -23,9 +23,11 @@ enum What {
 }
 use What::{Asks, GivesUp, Leaves, Wants};
 
-/// These are to have all that bob sends.
+/// These are to have all that bob sends. Somebody else is there, and says nothing of it.
 fn bob_for(names: &[&str]) -> Bob {
-    Bob::to(names, config())
+    let mut bob = Bob::to(names, config());
+    bob.hear(sync("mallory"));
+    bob
 }
 
 fn contents(count: u32, of: &str) -> Vec<Octets> {
@@ -343,6 +345,44 @@ fn what_is_wanted_or_given_up_is_told_in_the_order_of_the_sends() {
 }
 
 #[test]
+fn what_is_lacking_goes_after_half_the_time_where_all_members_have_spoken() {
+    let number = |name, lacking| lacks(name, ONE, lacking);
+    let (to_one, to_both) = (&["carol"][..], &["carol", "dave"][..]);
+    let cases = [
+        (to_one, vec![(10, number("carol", 2))], 100),
+        (to_one, vec![(150, number("carol", 2))], 150),
+        // Who has it has spoken, too; who only speaks of something else has not.
+        (
+            to_one,
+            vec![(10, number("carol", 2)), (20, number("erin", 0))],
+            100,
+        ),
+        (
+            to_one,
+            vec![(5, sync("erin")), (10, number("carol", 2))],
+            200,
+        ),
+        // One that is waited for is a member, though nothing was heard of it.
+        (to_both, vec![(10, number("carol", 2))], 200),
+        (
+            to_both,
+            vec![(10, number("carol", 2)), (30, number("dave", 1))],
+            100,
+        ),
+    ];
+    for (names, heard, expected_ms) in cases {
+        let mut bob = Bob::to(names, config());
+        send(&mut bob, 6, 6, 3);
+        bob.leaving();
+        for (at_ms, message) in heard.clone() {
+            hear_at(&mut bob, at_ms, message);
+        }
+        let seen = seen_until(&mut bob, 500, false);
+        assert_eq!(seen.first(), Some(&(expected_ms, Wants(2))), "{heard:?}");
+    }
+}
+
+#[test]
 fn where_so_many_are_to_have_it_those_that_lack_least_count() {
     let number = |name, lacking| lacks(name, ONE, lacking);
     let half = |name| names(name, &first([0, 1, 2]));
@@ -350,12 +390,12 @@ fn where_so_many_are_to_have_it_those_that_lack_least_count() {
         (
             1,
             vec![number("carol", 3), number("dave", 1)],
-            (200, Wants(1)),
+            (100, Wants(1)),
         ),
         (
             2,
             vec![number("carol", 3), number("dave", 1)],
-            (200, Wants(3)),
+            (100, Wants(3)),
         ),
         (1, vec![half("carol")], (110, Wants(3))),
         // Of another one nothing is known.

@@ -303,9 +303,13 @@ impl Machine {
                 self.needs.on_whole(send_id, said_by);
             }
             if let Some(send) = own {
+                let at_ms = now.monotonic_ms;
+                let members = self
+                    .participants
+                    .live_since(at_ms - self.config.participant_ttl_ms);
                 let (log, events) = (&mut self.log, &mut self.events);
                 self.outgoing
-                    .on_stated(send, said_by, lacking, now.monotonic_ms, log, events);
+                    .on_stated(send, (said_by, lacking), members, at_ms, log, events);
             } else if request.sender_id == Some(said_by.as_bytes()) {
                 let is_asked = asks(request.retrieval_hint, &self.sender_id);
                 if lacking > 0 {

@@ -547,12 +547,12 @@ impl Outgoing {
         }
     }
 
-    /// `by` says how many contents it lacks of a send.
-    pub fn on_stated(
+    /// `by`, one of `members`, says how many contents it lacks of a send.
+    pub fn on_stated<'m>(
         &mut self,
         handle: OutgoingRef,
-        by: &Arc<str>,
-        lacking: u32,
+        (by, lacking): (&Arc<str>, u32),
+        members: impl Iterator<Item = &'m Arc<str>>,
         monotonic_ms: i64,
         log: &mut Log,
         events: &mut VecDeque<Event>,
@@ -565,7 +565,7 @@ impl Outgoing {
         } else if let Some(demand) = &mut send.demand {
             if demand.on_stated(by, lacking, monotonic_ms) {
                 let (_, mut around) = self.around_on_demand();
-                around.hasten_by_number(handle, monotonic_ms);
+                around.hasten_by_number(handle, monotonic_ms, members);
             }
         } else if lacking == 0 {
             send.inquiry.on_named(by, count, monotonic_ms);
