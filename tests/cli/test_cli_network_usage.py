@@ -96,6 +96,9 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, arguments: t
         (("listen", *NODE, *WHO, "--count", "0"), "--count"),
         (("serve", *NODE, *WHO), "COMMAND: nobody gets the messages: give -- COMMAND, --spool DIR or --files DIR"),
         (("serve", *NODE, *WHO, "--attempts", "0", "--", "true"), "--attempts"),
+        (("serve", *NODE, *WHO, "--spool", "a", "--attempts", "3"), "--attempts: there is no COMMAND that it is about"),
+        (("serve", *NODE, *WHO, "--spool", "a", "--command-timeout", "9"), "--command-timeout: there is no COMMAND"),
+        (("serve", *NODE, *WHO, "--files", "a", "--failed", "b"), "--failed: there is no COMMAND"),
     ],
 )
 def test_wrong_usage_of_one_command(

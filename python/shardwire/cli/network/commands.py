@@ -39,6 +39,8 @@ FilesOption = Annotated[
         callback=wants_directory,
     ),
 ]
+# Of a command that handles messages.
+_ATTEMPTS, _COMMAND_TIMEOUT_S = 3, 600
 
 
 class Until(StrEnum):
@@ -209,10 +211,20 @@ def serve(
         ),
     ] = None,
     files: FilesOption = None,
-    attempts: Annotated[int, typer.Option("--attempts", min=1, help="How often the command is tried.")] = 3,
+    attempts: Annotated[
+        int | None,
+        typer.Option("--attempts", min=1, help="How often the command is tried.", show_default=str(_ATTEMPTS)),
+    ] = None,
     command_timeout: Annotated[
-        float, typer.Option("--command-timeout", min=0.001, metavar="SECONDS", help="How long the command may take.")
-    ] = 600,
+        float | None,
+        typer.Option(
+            "--command-timeout",
+            min=0.001,
+            metavar="SECONDS",
+            help="How long the command may take.",
+            show_default=str(_COMMAND_TIMEOUT_S),
+        ),
+    ] = None,
     failed: Annotated[
         Path | None,
         typer.Option(
@@ -242,11 +254,19 @@ def serve(
         raise typer.BadParameter(
             "nobody gets the messages: give -- COMMAND, --spool DIR or --files DIR", param_hint="COMMAND"
         )
+    options = {"--attempts": attempts, "--command-timeout": command_timeout, "--failed": failed}
+    for option, value in options.items():
+        if value is not None and not command:
+            raise typer.BadParameter("there is no COMMAND that it is about: give -- COMMAND", param_hint=option)
     handler = None
     if command:
         hidden = frozenset((NODE_VARIABLE, CREDENTIALS_VARIABLE, *participation.secret_variables))
         handler = MessageCommand(
-            command, participation.channel, command_timeout, hidden, output_to_errors=participation.as_json
+            command,
+            participation.channel,
+            command_timeout or _COMMAND_TIMEOUT_S,
+            hidden,
+            output_to_errors=participation.as_json,
         )
     if failed is None:
         state = participation.state
@@ -262,7 +282,7 @@ def serve(
             spool=directory,
             files=files,
             failed=set_aside,
-            attempts=attempts,
+            attempts=attempts or _ATTEMPTS,
         ),
         interrupted=0,
     )
