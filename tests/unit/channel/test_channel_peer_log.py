@@ -261,7 +261,7 @@ def test_a_segment_of_another_wire_tells_what_is_behind_it(
 
     run_world(scenario)
     [line] = [line for line in warnings(told) if "discarded segment" in line]
-    assert line.endswith("; do all participants have the same wire_format of segmentation?")
+    assert line.endswith("; do all participants have the same preset, or wire_format of segmentation?")
 
 
 def test_an_ephemeral_message_of_no_use_is_told_and_counted(told: list[logging.LogRecord]) -> None:

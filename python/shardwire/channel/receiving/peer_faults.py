@@ -11,7 +11,7 @@ UNREADABLE_TOLD = 3
 
 # By kind of fault: its name, the sender and the detail, which what is not held has not.
 _TOLD = {
-    "segment-invalid": "discarded segment %s of sender %s as invalid: %s; do all participants have the same "
+    "segment-invalid": "discarded segment %s of sender %s as invalid: %s; do all participants have the same preset, or "
     "wire_format of segmentation?",
     "segment-discarded": "discarded segment %s of sender %s, %s",
     "hash-mismatch": "payload %s is invalid, it does not have its hash, last segment by sender %s: %s",
@@ -29,7 +29,7 @@ def count_dropped(reason: str, peer_log: PeerLog) -> None:
     if reason == "undecodable" and peer_log.counts[name] == UNREADABLE_TOLD:
         peer_log.tell(
             "%d messages here are no SDS messages of this channel's wire: do all participants have the same key, "
-            "cipher and wire_format?",
+            "cipher and preset, or wire_format?",
             UNREADABLE_TOLD,
         )
 
