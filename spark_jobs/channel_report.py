@@ -11,6 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shardwire.ending_signals import end_by_ctrl_c
+
+if __name__ == "__main__":
+    end_by_ctrl_c()
+
 from pyspark.sql import functions as F
 
 from shardwire.errors import ConfigError

@@ -8,6 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from shardwire.ending_signals import end_by_ctrl_c
+
+if __name__ == "__main__":
+    end_by_ctrl_c()
+
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.spark import job_session, reconstruct, reconstruct_archive

@@ -13,6 +13,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from shardwire.ending_signals import end_by_ctrl_c
+
+if __name__ == "__main__":
+    end_by_ctrl_c()
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 

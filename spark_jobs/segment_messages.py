@@ -8,6 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from shardwire.ending_signals import end_by_ctrl_c
+
+if __name__ == "__main__":
+    end_by_ctrl_c()
+
 from pyspark.sql import functions as F
 
 from shardwire.config import SegmentationConfig

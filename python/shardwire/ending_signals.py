@@ -14,6 +14,12 @@ ENDING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "
 EXIT_INTERRUPTED = 130
 
 
+def end_by_ctrl_c() -> None:
+    """While a program loads its modules Ctrl-C ends it by itself, without a traceback; `as_ctrl_c` changes that."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def as_ctrl_c() -> Iterator[None]:
     """Where no event loop runs: SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""

@@ -185,6 +185,20 @@ def test_lists_are_given_one_by_one_as_on_the_command_line_or_at_once() -> None:
     assert found.segment_size_bytes == 64
 
 
+@pytest.mark.parametrize("job", WRONG)
+def test_ctrl_c_while_modules_load_is_no_traceback(job: str, tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    answer = subprocess.run(
+        command(job, "in", "out", submitted=False),
+        env=environment() | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stderr) == (-signal.SIGINT, "")
+
+
 def test_every_job_has_its_test_of_arguments() -> None:
     assert {path.name for path in (ROOT / "spark_jobs").glob("*.py")} == set(WRONG)
 
