@@ -24,6 +24,7 @@ from shardwire.spark.files import SinkFiles
 from shardwire.spark.job import (
     EXIT_MISSING,
     EXIT_WELL,
+    JobParser,
     Progress,
     add_run_arguments,
     add_source_arguments,
@@ -43,7 +44,7 @@ ANSWERS = ("traffic", "overhead", "gaps", "acknowledgements", "unread")
 
 def main(arguments: list[str] | None = None) -> int:
     """0: nothing was lost; 1: messages are lost or could not be read; 2: the arguments are wrong or it failed."""
-    parser = argparse.ArgumentParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
+    parser = JobParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
     add_source_arguments(parser)
     parser.add_argument("output", help=f"directory that gets {', '.join(ANSWERS)}, each as Parquet")
     parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")

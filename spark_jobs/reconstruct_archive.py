@@ -19,6 +19,7 @@ from shardwire.spark import job_session, reconstruct, reconstruct_archive
 from shardwire.spark.job import (
     EXIT_MISSING,
     EXIT_WELL,
+    JobParser,
     Progress,
     add_column_arguments,
     add_config_arguments,
@@ -44,7 +45,7 @@ NAME = "reconstruct_archive"
 
 def main(arguments: list[str] | None = None) -> int:
     """0: every message is there; 1: some are incomplete or invalid, or rows are no segment; 2: it failed."""
-    parser = argparse.ArgumentParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
+    parser = JobParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
     add_source_arguments(parser)
     add_output_arguments(parser)
     add_column_arguments(parser)

@@ -29,6 +29,7 @@ from shardwire.spark.files import Files
 from shardwire.spark.job import (
     EXIT_MISSING,
     EXIT_WELL,
+    JobParser,
     add_by_argument,
     add_config_arguments,
     add_run_arguments,
@@ -54,7 +55,7 @@ NAME = "reconstruct_stream"
 
 def main(arguments: list[str] | None = None) -> int:
     """0: every message is there; 1: some are incomplete, invalid or unfinished, or rows no segment; 2: it failed."""
-    parser = argparse.ArgumentParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
+    parser = JobParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
     parser.add_argument("input", help="a directory that gets Parquet files, a store's http:// address, or kafka")
     parser.add_argument("output", help="a directory; read it with Spark, which knows what was committed")
     parser.add_argument("--checkpoint", required=True, metavar="DIRECTORY", help="where the query keeps how far it is")

@@ -20,6 +20,7 @@ from shardwire.spark import job_session, segment_messages
 from shardwire.spark.job import (
     EXIT_MISSING,
     EXIT_WELL,
+    JobParser,
     Progress,
     add_config_arguments,
     add_output_arguments,
@@ -40,7 +41,7 @@ NAME = "segment_messages"
 
 def main(arguments: list[str] | None = None) -> int:
     """0: every payload was segmented; 1: some were refused, see the column error; 2: it failed."""
-    parser = argparse.ArgumentParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
+    parser = JobParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
     add_source_arguments(parser)
     add_output_arguments(parser)
     parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the payloads (default: %(default)s)")

@@ -185,6 +185,13 @@ def test_lists_are_given_one_by_one_as_on_the_command_line_or_at_once() -> None:
     assert found.segment_size_bytes == 64
 
 
+def test_places_after_a_list_are_told_where_to_stand(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        in_process("reconstruct_messages.py", "--by", "a", "b", "in", "out")
+    told = "required: input, output; --partition-by and --by and --unwrap take all that follows: give input and output "
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("job", WRONG)
 def test_ctrl_c_while_modules_load_is_no_traceback(job: str, tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

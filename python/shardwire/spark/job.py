@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
 from pyspark.sql import functions as F
 
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 # The same in every job: all is well; a message is missing or a row is no segment; arguments are wrong, or it failed.
 EXIT_WELL, EXIT_MISSING, EXIT_FAILED = 0, 1, 2
 _PROGRESS_INTERVAL_S = 1.0
+
+
+class JobParser(argparse.ArgumentParser):
+    """Says where input and output go, too: a list before them takes them."""
+
+    def error(self, message: str) -> NoReturn:
+        lists = [action.option_strings[0] for action in self._actions if action.nargs == "*"]
+        if lists and " required: " in message and "output" in message:
+            message += f"; {' and '.join(lists)} take all that follows: give input and output before, or after --"
+        super().error(message)
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
