@@ -115,6 +115,8 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     config = replace(config, limits=replace(config.limits, timeout_ms=options.timeout_ms))
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
+    if options.stop_file is not None and options.stop_file.exists():
+        raise ConfigError(f"--stop-file is {str(options.stop_file)!r}, which is there already: take it away")
     refuse_unreadable(options.output_format)
     with job_session(f"shardwire {NAME}") as spark, stop_on_signal() as stop:
         refuse_summary(spark, options, options.checkpoint, options.flush)

@@ -192,6 +192,14 @@ def test_places_after_a_list_are_told_where_to_stand(capsys: Any) -> None:
     assert told in capsys.readouterr().err
 
 
+def test_a_stop_file_that_is_there_is_refused(tmp_path: Path, capsys: Any) -> None:
+    arguments = [str(tmp_path / name) for name in ("in", "out")]
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--stop-file", str(tmp_path)]
+    assert in_process("reconstruct_stream.py", *arguments) == 2
+    told = f"error: --stop-file is {str(tmp_path)!r}, which is there already: take it away\n"
+    assert capsys.readouterr().err == told
+
+
 @pytest.mark.parametrize("job", WRONG)
 def test_ctrl_c_while_modules_load_is_no_traceback(job: str, tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
