@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.clientserver import ClientServerConnection
 from py4j.java_gateway import GatewayClient
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from spark.rows import payload_of
 from spark.submit import ROOT, command, environment, submit, summary
 
@@ -532,6 +532,11 @@ ModuleNotFoundError: No module named 'shardwire'
     ours = 'Traceback (most recent call last):\n  File "x"\nshardwire.errors.NodeError: the store did not answer\n'
     assert reason_of(Exception(ours)) == "the store did not answer"
     assert reason_of(KeyError()) == "KeyError"
+    for died in (Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "Connection refused")):
+        later = Py4JError("An error occurred while calling o1.stop")
+        later.__context__ = died
+        for error in (died, later):
+            assert reason_of(error).startswith("Spark's Java has ended, as it does where it lacks memory: give it more")
 
 
 def archive(path: Path, *messages: int, lost: tuple[int, ...] = (), name: str = "0") -> None:
@@ -892,6 +897,18 @@ def test_progress_off_a_terminal_says_each_stage_once(spark: SparkSession) -> No
     for _ in range(3):
         progress._say([(1, 0, 4), (2, 0, 8)])
     assert screen.getvalue() == "stage 1: 4 tasks\nstage 2: 8 tasks\n"
+
+
+def test_progress_leaves_it_to_the_job_to_tell_that_java_died(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = Progress(spark, Screen())
+
+    def died(_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(type(progress._tracker), "getActiveStageIds", died)
+    progress._watch()
 
 
 def test_without_its_extra_the_package_says_what_to_install() -> None:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from shardwire.errors import ShardwireError
 
@@ -31,6 +33,12 @@ _REMEDIES = {
     "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
     "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
 }
+# Of calls to it, where the one that it died of has not told.
+_OF_DEAD_JAVA = (ConnectionRefusedError, ConnectionResetError, Py4JNetworkError)
+_JAVA_ENDED = (
+    "Spark's Java has ended, as it does where it lacks memory: give it more by spark.driver.memory, or "
+    "--driver-memory of spark-submit"
+)
 # A logger's filter does not see what its children log. That of the root makes a handler where there is none, which
 # then tells what they log.
 _LOGGERS_OF_PY4J = (None, "py4j.java_gateway", "py4j.clientserver")
@@ -45,13 +53,10 @@ def failures_told() -> Iterator[None]:
         ShardwireError: It raised.
         KeyboardInterrupt: It raised on the way out of an interruption.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         with without_frames_of_py4j():
             yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, *_OF_DEAD_JAVA) as error:
         if is_of_interruption(error):
             raise KeyboardInterrupt from error
         raise ShardwireError(f"Spark failed: {reason_of(error)}") from error
@@ -60,7 +65,11 @@ def failures_told() -> Iterator[None]:
 def is_of_interruption(error: BaseException | None) -> bool:
     """Whether it was raised on the way out: Ctrl-C ends the call that was at work, or the Java that would take half an
     output away."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+    return _is_of(error, KeyboardInterrupt)
+
+
+def _is_of(error: BaseException | None, *kinds: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kinds):
         error = error.__context__
     return error is not None
 
@@ -85,6 +94,10 @@ def _is_no_error_of_py4j(record: logging.LogRecord) -> bool:
 
 def reason_of(error: Exception) -> str:
     """The line that says what happened, out of pages that Spark says about it; the kind of an error without words."""
+    if _is_of(error, *_OF_DEAD_JAVA):
+        return _JAVA_ENDED
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
     text = str(error)
     lines = [line.strip() if line.startswith(":") else line for line in text.splitlines() if line.strip()]
     # What failed in Python on an executor stands below its traceback, in the first line that is not indented.

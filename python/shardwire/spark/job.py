@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import STATUSES
@@ -256,9 +258,6 @@ def run_job(job: Callable[[], int]) -> int:
 
     SIGTERM and a closed terminal interrupt as Ctrl-C does, so that nothing half written is left beside the output.
     """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         with without_frames_of_py4j(), as_ctrl_c():
             return job()
@@ -275,8 +274,6 @@ def run_job(job: Callable[[], int]) -> int:
 def _told(error: Exception) -> str:
     if isinstance(error, ShardwireError):
         return in_words_of_the_line(str(error)).replace(LEAVES_OUT, "--skip-corrupt")
-    if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     return reason_of(error)
 
 
@@ -379,7 +376,11 @@ class Progress:
 
     def _watch(self) -> None:
         while not self._ended.wait(_PROGRESS_INTERVAL_S):
-            found = [self._tracker.getStageInfo(stage) for stage in sorted(self._tracker.getActiveStageIds())]
+            try:
+                found = [self._tracker.getStageInfo(stage) for stage in sorted(self._tracker.getActiveStageIds())]
+            except (Py4JError, OSError):
+                # Java has died, of which the job tells.
+                return
             self._say([(info.stageId, info.numCompletedTasks, info.numTasks) for info in found if info is not None])
 
     def _say(self, stages: Sequence[tuple[int, int, int]]) -> None:
