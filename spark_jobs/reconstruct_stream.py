@@ -46,7 +46,7 @@ from shardwire.spark.job import (
 )
 from shardwire.spark.output import FILE_FORMATS, JobOutput, format_of, refuse_unreadable
 from shardwire.spark.reading import read_parquet
-from shardwire.spark.stream_job import follow, refuse_file, refuse_parted, secret_of, stop_on_signal
+from shardwire.spark.stream_job import follow, has_committed, refuse_file, refuse_parted, secret_of, stop_on_signal
 from shardwire.spark.unfinished import unfinished_messages
 from shardwire.spark.versions import require_data_sources
 
@@ -168,11 +168,15 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         )
         query = timed.queryName(NAME).start(options.output, format=options.output_format)
         totals = follow(query, stop, options.stop_file)
-        reader = spark.read.schema(messages.schema) if options.output_format in FILE_FORMATS else spark.read
-        counts = counted_messages(reader.format(options.output_format).load(options.output))
-        unfinished = unfinished_messages(
-            spark, options.checkpoint, config, by=options.by, include_payload=not options.lengths_only
-        )
+        if has_committed(Files(spark), options.checkpoint):
+            reader = spark.read.schema(messages.schema) if options.output_format in FILE_FORMATS else spark.read
+            written = reader.format(options.output_format).load(options.output)
+            unfinished = unfinished_messages(
+                spark, options.checkpoint, config, by=options.by, include_payload=not options.lengths_only
+            )
+        else:
+            written = unfinished = spark.createDataFrame([], messages.schema)
+        counts = counted_messages(written)
         if flush is not None:
             unfinished = flush.write(unfinished, flush_files, f"{NAME}: write unfinished messages")
         waiting = unfinished.count()

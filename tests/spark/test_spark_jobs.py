@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -40,7 +41,7 @@ from shardwire.spark.job import (
     add_output_arguments,
     add_unwrap_arguments,
 )
-from shardwire.spark.stream_job import secret_of
+from shardwire.spark.stream_job import follow, secret_of
 from shardwire.spark.unfinished import unfinished_messages
 
 if TYPE_CHECKING:
@@ -864,6 +865,20 @@ def test_a_stream_read_once_counts_and_flushes_what_is_unfinished(
     assert spark.read.parquet(str(tmp_path / "left")).count() == 0
 
 
+def test_a_stream_read_once_before_anything_came_is_well(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = [str(tmp_path / name) for name in ("in", "out")]
+    arguments += ["--once", "--checkpoint", str(tmp_path / "checkpoint"), "--flush", str(tmp_path / "left"), *OPTIONS]
+    for options, messages in ((("--option", "pathGlobFilter=none"), 0), ((), 1)):
+        assert in_process("reconstruct_stream.py", *arguments, *options) == 0
+        table = summary(capsys.readouterr().out)
+        assert (table["micro-batches"], table["messages complete"], table["messages unfinished"]) == (
+            messages,
+            messages,
+            0,
+        )
+
+
 def test_secrets_of_a_source_come_from_files_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1047,6 +1062,30 @@ def test_ctrl_c_while_java_starts_leaves_no_java(tmp_path: Path, is_job: bool, c
     if left:
         os.killpg(process.pid, signal.SIGKILL)
     assert left == []
+
+
+def test_a_stream_that_is_told_to_end_while_it_begins_does_so_after_its_first_micro_batch() -> None:
+    class Beginning:
+        isActive, lastProgress, recentProgress = True, None, ()
+
+        def __init__(self) -> None:
+            self.to_come = [("Initializing sources", False), ("Processing new data", True), ("Waiting for data", False)]
+
+        @property
+        def status(self) -> dict[str, object]:
+            message, is_active = self.to_come.pop(0)
+            return {"message": message, "isTriggerActive": is_active}
+
+        def awaitTermination(self, *_: float) -> None:
+            pass
+
+        def stop(self) -> None:
+            self.isActive = False
+
+    stop, query = threading.Event(), Beginning()
+    stop.set()
+    follow(query, stop)  # type: ignore[arg-type]
+    assert query.to_come == []
 
 
 @SLOW

@@ -97,6 +97,11 @@ def refuse_parted(files: Files, output: str, checkpoint: str) -> None:
         )
 
 
+def has_committed(files: Files, checkpoint: str) -> bool:
+    """Whether any micro-batch of a query has ended: none does before something comes."""
+    return any(_batch_of(name) >= 0 for name in files.names_in(f"{checkpoint}/commits"))
+
+
 def _batch_of(name: str) -> int:
     """The number of the micro-batch that a file of a log is of; -1 of what is none."""
     number = name.removesuffix(".compact")
@@ -155,8 +160,13 @@ def _await_boundary(query: StreamingQuery) -> None:
         progress = query.lastProgress
         return -1 if progress is None else int(progress["batchId"])
 
+    def is_at_work() -> bool:
+        status = query.status
+        # From its start to its first trigger a query that is stopped may fail of that.
+        return bool(status["isTriggerActive"]) or str(status["message"]).startswith("Initializing")
+
     before = last()
-    while query.isActive and query.status["isTriggerActive"] and last() == before:
+    while query.isActive and is_at_work() and last() == before:
         time.sleep(_BOUNDARY_POLL_S)
 
 
