@@ -30,6 +30,8 @@ _REMEDIES = {
     "FAILED_READ_FILE": "--skip-corrupt leaves such files out",
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": "give --by as the checkpoint has it, or a new checkpoint and a new output",
     "Multiple streaming ": "another run has this checkpoint: end it first, or give a new checkpoint and a new output",
+    "Python worker failed to connect back": "Spark waits 10 s for its driver's Python to start, and on a busy "
+    "machine that takes longer: run it again, a stream with the same checkpoint",
     "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
     "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
 }
