@@ -44,7 +44,8 @@ def _run_named(
     names: list[str],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    return run(batch.rename_columns(names) for batch in batches)
+    # A batch of pyarrow before 16 takes no new names.
+    return run(pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
 
 
 def parts(batch: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
