@@ -38,14 +38,18 @@ LEAVES_OUT = "spark.sql.files.ignoreCorruptFiles=true"
 _NO_PARQUET = f"is no Parquet file, or damaged: take it away; {LEAVES_OUT} leaves such files out"
 # The same of one of its files.
 _NO_FILE = {
-    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "has a column of another type than the first file: write it anew as that is",
+    **dict.fromkeys(
+        # The latter of Spark 3.5.
+        ("PARQUET_COLUMN_DATA_TYPE_MISMATCH", "Parquet column cannot be converted"),
+        "has a column of another type than the first file: write it anew as that is",
+    ),
     "FILE_NOT_EXIST": "was taken away meanwhile: run again while the archive stays as it is",
     "is not a Parquet file": _NO_PARQUET,
     "Could not read footer": _NO_PARQUET,
     "FAILED_READ_FILE": _NO_PARQUET,
 }
-# Which one that is, in the words of Spark 4 and in those of Parquet.
-_NAMED_FILE = re.compile(r"(?:reading|footer for) file:? (.+?)\.\s|: (\w+:.+?) is not a Parquet file")
+# Which one that is, in the words of Spark and in those of Parquet.
+_NAMED_FILE = re.compile(r"(?:reading|footer for|converted in) file:? (.+?)\.\s|: (\w+:.+?) is not a Parquet file")
 # Of the columns of two files that Spark does not bring together, those that it would read as the same numbers.
 _STRUCT = re.compile(r'"STRUCT<.*>"')
 _NUMBER_OR_TIME = re.compile(r"(\w+|`[^`]+`): (BIGINT|TIMESTAMP(?:_NTZ)?)\b")
