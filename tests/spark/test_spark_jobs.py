@@ -529,8 +529,13 @@ ModuleNotFoundError: No module named 'shardwire'
     assert reason_of(Exception(full)).startswith("[TASK_WRITE_FAILED] while writing rows; the disk is full: make room")
     starved = "[STREAM_FAILED] with exception: Python worker failed to connect back."
     assert reason_of(Exception(starved)).startswith(f"{starved}; Spark waits 10 s for its driver's Python to start")
+    unknown = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta."
+    told = reason_of(Exception(f"An error occurred while calling o\n: org.apache.spark.SparkException: {unknown}\n"))
+    assert told.startswith(f"{unknown}; where that is its name, --packages brings the connector")
     refused = "java.io.IOException: Mkdirs failed to create file:/out"
-    assert reason_of(Exception(refused)) == f"{refused}; give a place where this user may write"
+    assert reason_of(Exception(refused)).startswith(
+        f"{refused}; give a place where this user may write, and --partition-by"
+    )
     refused = "java.io.IOException: mkdir of file:/out/_spark_metadata failed"
     assert reason_of(Exception(refused)) == f"{refused}; give a place where this user may write"
     ours = 'Traceback (most recent call last):\n  File "x"\nshardwire.errors.NodeError: the store did not answer\n'

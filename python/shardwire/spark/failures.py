@@ -17,9 +17,12 @@ from shardwire.errors import ShardwireError
 # Where Spark's own words do not say what to do about it here.
 _REMEDIES = {
     "No space left on device": "the disk is full: make room where it writes, or where spark.local.dir is",
-    "Mkdirs failed to create": "give a place where this user may write",
+    "Mkdirs failed to create": "give a place where this user may write, and --partition-by no column of long texts",
     "mkdir of ": "give a place where this user may write",
-    "[KAFKA_DATA_SOURCE_NOT_ENABLED]": "--packages brings the connector, see docs/guide/spark_clusters.md",
+    **dict.fromkeys(
+        ("DATA_SOURCE_NOT_ENABLED]", "[DATA_SOURCE_NOT_FOUND]"),
+        "where that is its name, --packages brings the connector, see docs/guide/spark_clusters.md",
+    ),
     "No module named 'shardwire": "the executors' Python needs shardwire, see docs/guide/spark_clusters.md",
     "[PATH_ALREADY_EXISTS]": "give another output, or --overwrite",
     "[UNABLE_TO_INFER_SCHEMA]": "the input has no Parquet files",
@@ -109,8 +112,8 @@ def reason_of(error: Exception) -> str:
         # Before its own words py4j names the call that failed.
         told = (line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling "))
         raised = next(told, type(error).__name__)
-    # Of ours the words say it all.
-    raised = re.sub(r"^shardwire\.errors\.\w+: ", "", raised)
+    # Of ours the words say it all, and of Spark's the condition that it names.
+    raised = re.sub(r"^shardwire\.errors\.\w+: |^org\.apache\.spark\.[\w.]+: (?=\[)", "", raised)
     # The line may be a general one above the one that has a remedy.
     remedies = [remedy for mark, remedy in _REMEDIES.items() if mark in raised] or [
         remedy for mark, remedy in _REMEDIES.items() if mark in text
