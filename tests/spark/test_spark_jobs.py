@@ -297,7 +297,7 @@ UNREADABLE = {
         ("--payload", "paylod"),
         "error: --payload names the column 'paylod': the DataFrame has",
     ),
-    "a column of text": ("in.parquet", ("--payload", "topic"), "'topic' of type string: it must be binary"),
+    "a column of text": ("in.parquet", ("--payload", "topic"), "it must be binary; decode it before, as unbase64 does"),
     "no key file": (
         "in.parquet",
         ("--overwrite", "--unwrap", "decrypt", "--key-file", "/no/such/key"),

@@ -128,7 +128,9 @@ def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
     check_named(df, name, role)
     found = df.schema[name].dataType.simpleString()
     if found != wanted:
-        raise ConfigError(f"{role} names the column {name!r} of type {found}: it must be {wanted}")
+        # A cast of base64 gives bytes, too, and other ones.
+        remedy = "decode it before, as unbase64 does" if (found, wanted) == ("string", "binary") else "cast it before"
+        raise ConfigError(f"{role} names the column {name!r} of type {found}: it must be {wanted}; {remedy}")
     return column_of(name)
 
 
