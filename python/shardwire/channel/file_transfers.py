@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -33,6 +34,7 @@ class FileTransfers:
 
     _session: Session
     _file_receiver: FileReceiver | None = None
+    _file_places: asyncio.Semaphore
 
     async def send_file(
         self,
@@ -96,6 +98,7 @@ class FileTransfers:
             config.delivered_when,
             chunk_size_bytes,
             native_parameters(config.segmentation).max_payload_bytes,
+            self._file_places,
         )
         try:
             return await sender.run(timeout_ms)

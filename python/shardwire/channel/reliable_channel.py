@@ -22,6 +22,7 @@ from shardwire.channel.undelivered import why_undelivered
 from shardwire.config import ChannelConfig
 from shardwire.config.checks import check_timeout_ms
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
+from shardwire.files import TRANSFERS_MAX
 from shardwire.names import ChannelId, ReliableSendId, SenderId
 from shardwire.quoting import quoted
 from shardwire.sds import Now
@@ -49,6 +50,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     def __init__(self, session: Session) -> None:
         self._require_loop = session.subscriptions.require_loop
         self._process = os.getpid()
+        self._file_places = asyncio.Semaphore(TRANSFERS_MAX)
         # At last: what has a session is whole, and can be open.
         self._session = session
 

@@ -7,11 +7,12 @@ The room owns the exchange and the files on disk; a channel carries its messages
 from __future__ import annotations
 
 from shardwire._native import is_file_message
-from shardwire.files.receiver import Choice, ChoiceError, FileOffer, FileReceiver
+from shardwire.files.receiver import TRANSFERS_MAX, Choice, ChoiceError, FileOffer, FileReceiver
 from shardwire.files.sender import DoneWhen, FileSender
 from shardwire.files.transport import FileChannel
 
 __all__ = [
+    "TRANSFERS_MAX",
     "Choice",
     "ChoiceError",
     "DoneWhen",

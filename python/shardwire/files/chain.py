@@ -6,6 +6,7 @@ it can check each chunk as it comes, in order. Chains are made from the end.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import tempfile
@@ -63,20 +64,20 @@ def check_regular(path: Path) -> None:
 
 
 class FileSource:
-    """A file that is sent, and the hashes of its chunks.
+    """A file that is sent, and the hashes of its chunks. It is opened when it is scanned.
 
     Raises:
         ConfigError: It is no regular file.
-        OSError: It cannot be opened.
+        OSError: It is not there, or cannot be looked at.
     """
 
     def __init__(self, path: Path, chunk_size_bytes: int) -> None:
         self.path = path
         self.chunk_size_bytes = chunk_size_bytes
         check_regular(path)
-        self._file: BinaryIO = path.open("rb")
-        self.size_bytes = os.fstat(self._file.fileno()).st_size
+        self.size_bytes = path.stat().st_size
         self.chunk_count = chunk_count_of(self.size_bytes, chunk_size_bytes)
+        self._file: BinaryIO = io.BytesIO()
         self._hashes = tempfile.SpooledTemporaryFile(max_size=_HASHES_IN_MEMORY_BYTES)  # noqa: SIM115
 
     def scan(self) -> bytes:
@@ -84,8 +85,9 @@ class FileSource:
 
         Raises:
             FileChangedError: It changed meanwhile, or has another size than it says.
-            OSError: It cannot be read, or there is no room for its hashes.
+            OSError: It cannot be opened or read, or there is no room for its hashes.
         """
+        self._file = self.path.open("rb")
         last = END_OF_CHAIN
         for index in reversed(range(self.chunk_count)):
             self._hashes.seek(index * HASH_BYTES)

@@ -22,7 +22,6 @@ from shardwire._native import (
 )
 from shardwire.errors import (
     ChannelClosedError,
-    ConfigError,
     FileChangedError,
     FileRefusedError,
     QueueFullError,
@@ -37,16 +36,13 @@ from shardwire.events import (
     MessageSentEvent,
 )
 from shardwire.files.chain import FileSource, check_regular
+from shardwire.files.chunk_size import checked_chunk_size
 from shardwire.files.names import checked_name
 from shardwire.files.receiver import REPORT_BYTES
 from shardwire.files.transport import Announce, FileChannel, NewNonce
 
 DoneWhen = int | Literal["any"] | Set[str]
 
-CHUNK_SIZE_BYTES = 1 << 20
-CHUNK_SIZE_BYTES_MIN, CHUNK_SIZE_BYTES_MAX = 4 << 10, 16 << 20
-# What a message has beside a chunk, at most.
-CHUNK_OVERHEAD_BYTES = 128
 # Chunks that were sent and neither delivered nor lost: what the channel holds of a file.
 WINDOW_BYTES = 16 << 20
 WINDOW_CHUNKS_MIN = 2
@@ -64,6 +60,9 @@ LINGER_MS = 30_000
 STUCK_MS = 10_000
 # Nobody takes the file: who has not spoken yet gets so long.
 REFUSAL_LINGER_MS = 15_000
+# Who receives as many files as it can is offered one again so soon, then twice as late each time, up to
+# OFFER_INTERVAL_MS.
+BUSY_INTERVAL_MS = 2_000
 RECEIVERS_MAX = 1_024
 # Whether the channel was closed, and what was not told of, is looked up so often.
 _LOOK_S = 1.0
@@ -74,7 +73,7 @@ class _Receiver:
     next_index: int = 0
     asked_index: int = -1
     heard_ms: float = 0.0
-    state: Literal["receiving", "received", "refused", "lost"] = "lost"
+    state: Literal["receiving", "received", "refused", "busy", "lost"] = "lost"
     reason: FileReason = ""
 
 
@@ -87,10 +86,11 @@ class FileSender:
         new_nonce: Draws what makes a message another one than all before.
         done_when: Who must have the file.
         message_bytes_max: The largest message that the channel carries.
+        places: Of all files that are sent on the channel; each waits for one of them.
 
     Raises:
         ConfigError: The name, or the size of chunks, is out of its limits; or the path is of no regular file.
-        OSError: The file cannot be opened.
+        OSError: The file is not there.
     """
 
     def __init__(
@@ -103,15 +103,18 @@ class FileSender:
         done_when: DoneWhen,
         chunk_size_bytes: int | None,
         message_bytes_max: int,
+        places: asyncio.Semaphore,
     ) -> None:
         self._channel = channel
+        self._places = places
+        self._has_place = False
         self._announce = announce
         self._new_nonce = new_nonce
         # Before its name, which that of a directory may not be: another name would not help.
         check_regular(path)
         self._name = checked_name(path, name)
         self._done_when = done_when
-        self._source = FileSource(path, _chunk_size(chunk_size_bytes, message_bytes_max))
+        self._source = FileSource(path, checked_chunk_size(chunk_size_bytes, message_bytes_max))
         self._window = max(WINDOW_CHUNKS_MIN, WINDOW_BYTES // self._source.chunk_size_bytes)
         self._unsent_max = max(WINDOW_CHUNKS_MIN, UNSENT_BYTES // self._source.chunk_size_bytes)
         self._transfer_id = b""
@@ -153,6 +156,19 @@ class FileSender:
             raise TimeoutError(f"{self._name!r} was not received within {timeout_ms} ms: {self._standing()}") from None
 
     async def _run(self) -> frozenset[str]:
+        await self._places.acquire()
+        self._has_place = True
+        try:
+            return await self._send()
+        finally:
+            self._leave_place()
+
+    def _leave_place(self) -> None:
+        if self._has_place:
+            self._has_place = False
+            self._places.release()
+
+    async def _send(self) -> frozenset[str]:
         self._chain_hash = await asyncio.to_thread(self._source.scan)
         unsubscribers = [
             self._channel.on(MessageReceivedEvent, self._on_message),
@@ -191,6 +207,9 @@ class FileSender:
         if has_room and self._next_index < self._index_max():
             await self._send_chunk()
         elif self._offer_is_due(pending):
+            if all(each.state != "busy" for each in self._receivers.values()):
+                # Nobody goes on with it: other files need not wait until somebody does.
+                self._leave_place()
             await self._offer()
         else:
             if self._channel.is_closed():
@@ -293,6 +312,10 @@ class FileSender:
             return
         receiver = self._receivers.setdefault(event.sender_id, _Receiver())
         receiver.heard_ms = _now_ms()
+        if (status.state, status.reason) == ("refused", "busy"):
+            was_busy, receiver.state = receiver.state == "busy", "busy"
+            self._offer_interval_ms = min(self._offer_interval_ms, OFFER_INTERVAL_MS) if was_busy else BUSY_INTERVAL_MS
+            return
         self._offer_interval_ms = OFFER_INTERVAL_MS
         if status.state == "refused":
             receiver.state, receiver.reason = "refused", status.reason
@@ -351,7 +374,7 @@ class FileSender:
             refused = {name: reason for name, reason in refused.items() if name in self._done_when}
             is_vain = bool(refused)
         else:
-            is_left = any(each.state in ("receiving", "lost") for each in self._receivers.values())
+            is_left = any(each.state in ("receiving", "busy", "lost") for each in self._receivers.values())
             is_over = self._refused_ms is not None and now_ms - self._refused_ms >= REFUSAL_LINGER_MS
             is_vain = bool(refused) and not is_left and is_over
         if is_vain:
@@ -372,24 +395,6 @@ class FileSender:
             f"{name!r} has {each.next_index:,} of {count:,} chunks" for name, each in sorted(self._receivers.items())
         )
         return f"{held}; sent again, it goes on there"
-
-
-def _chunk_size(chosen: int | None, message_bytes_max: int) -> int:
-    limit = min(message_bytes_max - CHUNK_OVERHEAD_BYTES, CHUNK_SIZE_BYTES_MAX)
-    if limit < CHUNK_SIZE_BYTES_MIN:
-        needed = CHUNK_SIZE_BYTES_MIN + CHUNK_OVERHEAD_BYTES
-        raise ConfigError(
-            f"a message of this channel holds {message_bytes_max:,} bytes: files need {needed:,}; "
-            "raise SegmentationConfig.segment_size_bytes or the node's max_message_size_bytes"
-        )
-    if chosen is None:
-        return min(CHUNK_SIZE_BYTES, limit)
-    if isinstance(chosen, bool) or not isinstance(chosen, int) or not CHUNK_SIZE_BYTES_MIN <= chosen <= limit:
-        raise ConfigError(
-            f"chunk_size_bytes is {chosen!r}: it must be an integer from {CHUNK_SIZE_BYTES_MIN:,} to {limit:,}, "
-            "which is what a message holds"
-        )
-    return chosen
 
 
 def _now_ms() -> float:

@@ -11,9 +11,10 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire._native import FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_status
-from shardwire.channel import ReliableChannel
+from shardwire.channel import ReliableChannel, reliable_channel
 from shardwire.errors import ConfigError, QueueFullError
-from shardwire.events import FileProgressEvent
+from shardwire.events import FileFailedEvent, FileProgressEvent
+from shardwire.files import receiver as receiver_module
 from shardwire.files import sender as sender_module
 from shardwire.files.chain import FileSource
 
@@ -177,3 +178,63 @@ def test_so_many_receivers_are_counted_and_no_more(
         await asyncio.sleep(1)
 
     run_world(scenario)
+
+
+def files_in(directory: Path, count: int) -> list[Path]:
+    paths = [directory / f"{number}.bin" for number in range(count)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"%d" % number)
+    return paths
+
+
+def test_files_that_are_sent_at_once_wait_for_their_turn(tmp_path: Path) -> None:
+    paths = files_in(tmp_path, 40)
+    (inbox := tmp_path / "inbox").mkdir()
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(inbox)
+        await asyncio.gather(*(alice.send_file(path, timeout_ms=60_000) for path in paths))
+        # A receiver is never offered more than it takes at once.
+        assert world.of("bob", FileFailedEvent) == []
+
+    run_world(scenario)
+    assert sorted(path.read_bytes() for path in inbox.iterdir()) == sorted(b"%d" % number for number in range(40))
+
+
+def test_a_file_that_nobody_takes_keeps_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reliable_channel, "TRANSFERS_MAX", 1)
+    for_carol, for_bob = files_in(tmp_path, 2)
+    (inbox := tmp_path / "inbox").mkdir()
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(lambda offer: inbox / offer.name if offer.name == for_bob.name else None)
+        waiting = asyncio.create_task(alice.send_file(for_carol, delivered_when={"carol"}))
+        await asyncio.sleep(1)
+        assert await alice.send_file(for_bob, timeout_ms=120_000) == {"bob"}
+        waiting.cancel()
+
+    run_world(scenario)
+
+
+def test_a_file_is_offered_again_to_who_receives_as_many_as_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_module, "TRANSFERS_MAX", 1)
+    paths = files_in(tmp_path, 3)
+    (inbox := tmp_path / "inbox").mkdir()
+
+    async def scenario(world: World) -> None:
+        senders = [await world.join(name) for name in ("alice", "carol", "dave")]
+        bob = await world.join("bob")
+        bob.receive_files(inbox)
+        sent = [
+            sender.send_file(path, delivered_when={"bob"}, timeout_ms=60_000)
+            for sender, path in zip(senders, paths, strict=True)
+        ]
+        await asyncio.gather(*sent)
+        assert {event.reason for event in world.of("bob", FileFailedEvent)} == {"busy"}
+
+    run_world(scenario)
+    assert len(list(inbox.iterdir())) == 3
