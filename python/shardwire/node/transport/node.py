@@ -181,10 +181,10 @@ class TransportNode(Lifetime):
             await self._unsubscribe(content_topics)
 
     async def send(self, envelope: MessageEnvelope) -> RequestId:
-        """Accepts an envelope; returns without waiting.
+        """Accepts an envelope; waits while as much as may waits to be published already.
 
         Raises:
-            NodeError: The node is not started, its outbox is full, or nobody reads the events of earlier sends.
+            NodeError: The node is not started or stops meanwhile, or nobody reads the events of earlier sends.
             PayloadTooLargeError: The encoded message is larger than `max_message_size_bytes`.
             ConfigError: It is no envelope, or its content topic or meta is malformed.
         """
@@ -203,7 +203,8 @@ class TransportNode(Lifetime):
             )
         if self._streams.outcomes_full():
             raise NodeError(f"send: nobody reads the events of {self._transport.name}: read them or close the stream")
-        running.outbox.check_room(len(envelope.payload))
+        await running.outbox.wait_for_room(len(envelope.payload))
+        running = self._require_running("send")
         request_id = f"{self._transport.name} {next(self._request_numbers)}"
         running.outbox.add(
             OutgoingMessage(

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.transport.answers import (
     Ambiguous,
@@ -94,6 +93,8 @@ class Outbox:
         self._bytes = 0
         self._number = 0
         self._drained = Wake()
+        self._turn = asyncio.Lock()
+        self._freed = Wake()
         # When a message was last published, and the latest place of one.
         self._published_ms = 0
         self._published_number = 0
@@ -119,17 +120,15 @@ class Outbox:
         self._attempts = set()
         self._begin_attempts()
 
-    def check_room(self, size_bytes: int) -> None:
-        """Refuses a message for which there is no room.
+    async def wait_for_room(self, size_bytes: int) -> None:
+        """Returns when there is room for a message, or nothing waits any more; who came first goes first.
 
-        Raises:
-            NodeError: Too much waits already.
+        Many channels share a node: refused, each would come back later and later, while others leave.
         """
-        if len(self) >= MESSAGES_MAX or self._bytes + size_bytes > BYTES_MAX:
-            raise NodeError(
-                f"send: {len(self)} messages of {self._bytes} bytes wait in {self._name} already, {MESSAGES_MAX} "
-                f"messages and {BYTES_MAX} bytes may: send again when some of them are published"
-            )
+        async with self._turn:
+            while len(self) and (len(self) >= MESSAGES_MAX or self._bytes + size_bytes > BYTES_MAX):
+                self._freed.clear()
+                await self._freed.wait()
 
     def next_number(self) -> int:
         self._number += 1
@@ -374,5 +373,6 @@ class Outbox:
 
     def _release(self, message: OutgoingMessage) -> None:
         self._bytes -= len(message.envelope.payload)
+        self._freed.set()
         if not len(self):
             self._drained.set()
