@@ -30,7 +30,7 @@ from shardwire.node.transport import (
     Restamp,
     TransportNode,
 )
-from shardwire.node.transport.outbox import ANSWER_TIMEOUT_MS, BYTES_MAX, MESSAGES_MAX
+from shardwire.node.transport.outbox import ANSWER_TIMEOUT_MS, BYTES_MAX, MESSAGES_MAX, ROOM_TIMEOUT_S
 
 Outcome = tuple[int, NodeEvent]
 
@@ -366,8 +366,9 @@ async def test_stamps_never_repeat_and_follow_a_clock_that_is_set_back() -> None
 async def test_an_outbox_has_limits() -> None:
     it = await sending(*[Passing("no peers")] * 50)
     await it.send(*[b""] * MESSAGES_MAX)
+    await asyncio.sleep(35)
     waiting = [asyncio.create_task(it.send(payload)) for payload in (b"first", b"second")]
-    await asyncio.sleep(50)
+    await asyncio.sleep(15)
     assert not any(task.done() for task in waiting)
     await asyncio.sleep(10)
     # As soon as some are answered for, and in order.
@@ -376,11 +377,16 @@ async def test_an_outbox_has_limits() -> None:
     it.transport.answers.extend([Passing("no peers")] * 50)
     large: Sequence[bytes] = [bytes(149_000)] * (BYTES_MAX // 149_000)
     outbox = it.node._running.outbox  # type: ignore[union-attr]
-    await it.send(*large[: MESSAGES_MAX - 1])
+    await it.send(*large[: MESSAGES_MAX - 3])
     outbox._bytes = BYTES_MAX - 10
     too_much = asyncio.create_task(it.send(bytes(11)))
-    await asyncio.sleep(1)
+    await asyncio.sleep(ROOM_TIMEOUT_S - 1)
     assert not too_much.done()
+    await asyncio.sleep(2)
+    with pytest.raises(NodeError, match="268435446 bytes wait in scripted already"):
+        await too_much
+    too_much = asyncio.create_task(it.send(bytes(11)))
+    await asyncio.sleep(1)
     await it.node.stop()
     with pytest.raises(NodeError, match="was stopped"):
         await too_much

@@ -181,10 +181,11 @@ class TransportNode(Lifetime):
             await self._unsubscribe(content_topics)
 
     async def send(self, envelope: MessageEnvelope) -> RequestId:
-        """Accepts an envelope; waits while as much as may waits to be published already.
+        """Accepts an envelope; waits, 30 s at most, while as much as may waits to be published already.
 
         Raises:
-            NodeError: The node is not started or stops meanwhile, or nobody reads the events of earlier sends.
+            NodeError: The node is not started or stops meanwhile, its outbox stays full, or nobody reads the events of
+                earlier sends.
             PayloadTooLargeError: The encoded message is larger than `max_message_size_bytes`.
             ConfigError: It is no envelope, or its content topic or meta is malformed.
         """

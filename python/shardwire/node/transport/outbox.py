@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.transport.answers import (
     Ambiguous,
@@ -38,6 +39,8 @@ ATTEMPTS_IN_FRONT = 2
 STAMP_AGE_MS_MAX = 5_000
 MESSAGES_MAX = 1_024
 BYTES_MAX = 256 << 20
+# So long a message waits for room; a channel waits a minute for its node.
+ROOM_TIMEOUT_S = 30
 
 
 class OutcomeReport(Protocol):
@@ -124,11 +127,28 @@ class Outbox:
         """Returns when there is room for a message, or nothing waits any more; who came first goes first.
 
         Many channels share a node: refused, each would come back later and later, while others leave.
+
+        Raises:
+            NodeError: There was none for `ROOM_TIMEOUT_S`.
         """
-        async with self._turn:
-            while len(self) and (len(self) >= MESSAGES_MAX or self._bytes + size_bytes > BYTES_MAX):
-                self._freed.clear()
-                await self._freed.wait()
+        if self._has_room(size_bytes) and not self._turn.locked():
+            return
+        limit = asyncio.timeout(ROOM_TIMEOUT_S)
+        try:
+            async with limit, self._turn:
+                while not self._has_room(size_bytes):
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise NodeError(
+                f"send: {len(self)} messages of {self._bytes} bytes wait in {self._name} already, {MESSAGES_MAX} "
+                f"messages and {BYTES_MAX} bytes may: send again when some of them are published"
+            ) from None
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return not len(self) or (len(self) < MESSAGES_MAX and self._bytes + size_bytes <= BYTES_MAX)
 
     def next_number(self) -> int:
         self._number += 1
