@@ -125,10 +125,11 @@ async def _load(arguments: ChannelArguments, writer: Writer) -> tuple[Mapping[Re
     """The stored records, and those of the channel itself read; a new channel stores its identity first."""
     state = await writer.load()
     records = state.records if state is not None else {}
-    stored = StoredState.read(records, arguments.channel_id, arguments.sender_id)
+    sds_wire_format = arguments.config.sds.wire_format
+    stored = StoredState.read(records, arguments.channel_id, arguments.sender_id, sds_wire_format)
     if stored.is_new:
         # Tells a persistence that cannot write from one that can, before anything depends on it.
-        identity = {(IDENTITY, b""): IdentityRecord(arguments.sender_id).encode()}
+        identity = {(IDENTITY, b""): IdentityRecord(arguments.sender_id, sds_wire_format).encode()}
         await writer.commit_first(ChangedRecords({**identity}))
     return records, stored
 

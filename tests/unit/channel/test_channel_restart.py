@@ -11,8 +11,9 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 from stored_kinds import DELIVERY, HANDOVER, PAYLOAD
 
-from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel, creation
 from shardwire.channel.sending import request_ids
+from shardwire.channel.storing.records import IdentityRecord
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, Repair, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PayloadTooLargeError, PersistenceError
 from shardwire.events import (
@@ -23,7 +24,7 @@ from shardwire.events import (
     SenderIdConflictEvent,
 )
 from shardwire.node import MemoryNetwork, NetworkConditions, run_virtual, running_clock
-from shardwire.persistence import SqlitePersistence
+from shardwire.persistence import MemoryPersistence, SqlitePersistence
 
 
 def test_a_new_life_without_state_meets_no_twin_in_the_store() -> None:
@@ -387,6 +388,27 @@ def test_the_rate_count_survives_so_that_no_epoch_carries_more() -> None:
         left[record.time_ns // 60_000_000_000] = left.get(record.time_ns // 60_000_000_000, 0) + 1
     assert max(left.values()) <= 10
     assert sum(left.values()) > 20
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_state_of_another_wire_is_refused_where_it_says_its_wire(
+    is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    persistence = MemoryPersistence()
+    if not is_told:
+        # As earlier releases wrote it.
+        monkeypatch.setattr(creation, "IdentityRecord", lambda sender_id, _: IdentityRecord(sender_id))
+
+    async def scenario(world: World) -> None:
+        spec = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
+        await close_channel(await world.join("alice", spec))
+        nim = ChannelConfig.logos(sds=SdsConfig(persistence=persistence, wire_format="nim"))
+        if is_told:
+            with pytest.raises(ConfigError, match=r"wire_format is 'nim': .* are in 'spec'.*another persistence"):
+                await world.join("alice", nim)
+        await world.join("alice", spec if is_told else nim)
+
+    run_world(scenario)
 
 
 def test_state_of_another_sender_is_refused() -> None:

@@ -63,9 +63,10 @@ class _JsonRecord:
 
 @dataclass(frozen=True, slots=True)
 class IdentityRecord(_JsonRecord):
-    """Whose channel state this is."""
+    """Whose channel state this is, and in which wire the SDS messages of it are; earlier releases did not say that."""
 
     sender_id: str
+    sds_wire_format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +105,27 @@ class StoredState:
     rate: RateRecord | None
 
     @classmethod
-    def read(cls, records: Mapping[RecordName, bytes], channel_id: str, sender_id: str) -> StoredState:
+    def read(
+        cls, records: Mapping[RecordName, bytes], channel_id: str, sender_id: str, sds_wire_format: str
+    ) -> StoredState:
         """Reads what the channel itself stored.
 
         Raises:
-            ConfigError: The state is another sender's.
+            ConfigError: The state is another sender's, or its messages are of another wire.
             PersistenceError: A record is damaged or of a newer schema.
         """
         identity = records.get((IDENTITY, b""))
         if identity is not None:
-            stored_sender = IdentityRecord.decode(identity).sender_id
-            if stored_sender != sender_id:
+            stored = IdentityRecord.decode(identity)
+            if stored.sender_id != sender_id:
                 raise ConfigError(
                     f"sender_id is {sender_id!r}: the stored state of channel {channel_id!r} belongs to "
-                    f"{stored_sender!r}; use that sender id or another persistence"
+                    f"{stored.sender_id!r}; use that sender id or another persistence"
+                )
+            if stored.sds_wire_format not in (None, sds_wire_format):
+                raise ConfigError(
+                    f"SdsConfig.wire_format is {sds_wire_format!r}: the stored messages of channel {channel_id!r} are "
+                    f"in {stored.sds_wire_format!r}, which nobody there would read; use that or another persistence"
                 )
         rate = records.get((RATE, b""))
         return cls(
