@@ -187,6 +187,18 @@ def catching_up() -> list[str]:
     ]
 
 
+def bursts_and_loss() -> list[str]:
+    run = read("*-bursts-and-loss.json")
+    rows = [
+        [case, f"{figures['s']:.1f}", f"{figures['sent']:,.0f}"] for case, figures in run.items() if ";" not in case
+    ]
+    return [
+        *table(["what", "until the last has all, s", "messages of the sender on the network"], rows),
+        f"[All of them](../../{latest('*-bursts-and-loss.md').relative_to(ROOT)}).",
+        "",
+    ]
+
+
 def brokers() -> list[str]:
     """Empty until somebody measured on a machine at rest."""
     if not list(RESULTS.glob("*-brokers.json")):
@@ -281,7 +293,7 @@ def page() -> str:
             """What was measured, each figure beside a peer or a floor in the same run. Machines differ and are noisy:
             the ratios tell more than the rates. `make bench` measures the core and segmentation anew and says of
             every target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py`,
-            `benches/python/small_messages.py`, `benches/python/catch_up.py`,
+            `benches/python/small_messages.py`, `benches/python/catch_up.py`, `benches/python/bursts_and_loss.py`,
             `benches/python/brokers.py` and `benches/spark/bench_pipeline.py` measure the rest. This page is made by
             `benches/figures.py`."""
         ),
@@ -325,6 +337,13 @@ def page() -> str:
             is asked 120 times in any minute at most."""
         ),
         *catching_up(),
+        "### Bursts and losses",
+        "",
+        *paragraph(
+            """In virtual time, so that a fast machine changes nothing: messages of 100 bytes, if no other size is told,
+            take 5 to 40 ms on a network with a store."""
+        ),
+        *bursts_and_loss(),
         *brokers(),
         "## A Waku node",
         "",
