@@ -55,13 +55,12 @@ OFFER_INTERVAL_MS_MAX = 600_000
 OFFER_INTERVAL_MS_MIN = 1_000
 # Enough participants have the file: another one that takes it is waited for as long as it keeps reporting.
 LINGER_MS = 30_000
-# All was acknowledged, and a receiver has said nothing since it asked: it may not have taken the file yet when it came.
-# What it lost comes from a store, or from others, within two acknowledgement timeouts of the defaults.
+# All was acknowledged, and a receiver says nothing since it asked: what it lost comes within two acknowledgement
+# timeouts of the defaults, or it had not taken the file yet.
 STUCK_MS = 10_000
 # Nobody takes the file: who has not spoken yet gets so long.
 REFUSAL_LINGER_MS = 15_000
-# Who receives as many files as it can is offered one again so soon, then twice as late each time, up to
-# OFFER_INTERVAL_MS.
+# A receiver without room is offered the file again so soon, then twice as late each time, up to OFFER_INTERVAL_MS.
 BUSY_INTERVAL_MS = 2_000
 RECEIVERS_MAX = 1_024
 # Whether the channel was closed, and what was not told of, is looked up so often.
