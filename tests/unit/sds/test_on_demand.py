@@ -68,6 +68,16 @@ class Sender(Party):
         self.machine.handle_message(data, at(now_ms))
         self.step(now_ms)
 
+    def hears(self, heard: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
+        """What is wanted of it in a period in which it hears these, and when."""
+        now_ms = 0
+        for heard_ms, data in heard:
+            self.run(now_ms, heard_ms - 1)
+            self.hear(data, heard_ms)
+            now_ms = heard_ms
+        self.run(now_ms, PERIOD_MS)
+        return self.wanted
+
 
 def lacks(count: int, by: str = "bob") -> bytes:
     entry = HistoryEntry(f"{SEND}.{9_999 - count}", None, "alice")
@@ -116,14 +126,7 @@ BOTH = frozenset({"bob", "carol"})
 def test_what_is_known_to_be_lacking_is_wanted_in_time(
     delivered_when: DeliveredWhen, heard: list[tuple[int, bytes]], wanted: tuple[int, int]
 ) -> None:
-    alice = Sender(delivered_when)
-    now_ms = 0
-    for heard_ms, data in heard:
-        alice.run(now_ms, heard_ms - 1)
-        alice.hear(data, heard_ms)
-        now_ms = heard_ms
-    alice.run(now_ms, PERIOD_MS)
-    assert alice.wanted == [wanted]
+    assert Sender(delivered_when).hears(heard) == [wanted]
 
 
 @pytest.mark.parametrize(
@@ -139,14 +142,7 @@ def test_what_is_known_to_be_lacking_is_wanted_in_time(
 def test_it_is_wanted_sooner_where_all_have_said_a_number(
     delivered_when: DeliveredWhen, heard: list[tuple[int, bytes]], wanted: tuple[int, int]
 ) -> None:
-    alice = Sender(delivered_when, is_alone=True)
-    now_ms = 0
-    for heard_ms, data in heard:
-        alice.run(now_ms, heard_ms - 1)
-        alice.hear(data, heard_ms)
-        now_ms = heard_ms
-    alice.run(now_ms, PERIOD_MS)
-    assert alice.wanted == [wanted]
+    assert Sender(delivered_when, is_alone=True).hears(heard) == [wanted]
 
 
 def test_who_names_little_is_asked_and_answered_once_all_had_time_to() -> None:
