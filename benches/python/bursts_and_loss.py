@@ -12,27 +12,24 @@ import argparse
 import asyncio
 import json
 import logging
-import os
 import platform
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trees import Figures, add_tree_arguments, keep, run_cases
+
 from shardwire import ChannelConfig, ReliableChannel, ReliableChannelOptions, close_channel, create_reliable_channel
 from shardwire.node import MemoryNetwork, MemoryNode, NetworkConditions, run_virtual
 
-ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "/shardwire/1/bench/proto"
 MESSAGE_BYTES = 100
 AT_ONCE = 100
 LIMIT_S = 600
 SEEDS = 30
-Figures = dict[str, float]
 
 
 @dataclass
@@ -168,15 +165,6 @@ CASES: dict[str, Callable[[], Figures]] = {
 }
 
 
-def run_case(tree: Path, case: str) -> Figures:
-    """The case in a new process on the sources of `tree`."""
-    environment = {**os.environ, "PYTHONPATH": f"{tree / 'python'}{os.pathsep}{tree}"}
-    command = [sys.executable, __file__, "--case", case]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    figures: Figures = json.loads(done.stdout)
-    return figures
-
-
 def report(runs: dict[str, Figures]) -> str:
     lines = [
         "# Bursts, losses and files, in virtual time",
@@ -197,28 +185,14 @@ def report(runs: dict[str, Figures]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=CASES, help="run one and print its figures")
-    parser.add_argument("--beside", type=Path, help="another checkout of the project", metavar="TREE")
-    parser.add_argument("--beside-name", default="another checkout", help="what the report calls it")
-    parser.add_argument("--output", help="also write benches/results/NAME.json and NAME.md", metavar="NAME")
+    add_tree_arguments(parser)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     if arguments.case:
         print(json.dumps(CASES[arguments.case]()))
         return
-    runs: dict[str, Figures] = {}
-    trees = {"": ROOT}
-    if arguments.beside:
-        trees[f"; {arguments.beside_name}"] = arguments.beside.resolve()
-    for case in CASES:
-        for name, tree in trees.items():
-            runs[f"{case}{name}"] = run_case(tree, case)
-            print(f"{case}{name}: {runs[f'{case}{name}']}", file=sys.stderr)
-    text = report(runs)
-    print(text)
-    if arguments.output:
-        results = ROOT / "benches" / "results"
-        (results / f"{arguments.output}.md").write_text(text)
-        (results / f"{arguments.output}.json").write_text(json.dumps(runs, indent=1) + "\n")
+    runs = run_cases(__file__, {case: (case,) for case in CASES}, arguments, "; ")
+    keep(arguments.output, report(runs), runs)
 
 
 if __name__ == "__main__":

@@ -17,23 +17,21 @@ import json
 import logging
 import os
 import platform
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from trees import Figures, add_tree_arguments, keep, run_cases
+
 from shardwire import ChannelConfig, Persistence, SdsConfig, SqlitePersistence, close_channel, create_reliable_channel
 from shardwire.node import MemoryNetwork
 
-ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "/shardwire/1/bench/proto"
 MESSAGE_BYTES = 100
 AT_ONCE = 100
 LIMIT_S = 180
 # Where state is kept, and how many messages were missed.
 CASES = [("none", 1_000), ("none", 10_000), ("sqlite", 10_000), ("none", 30_000)]
-Figures = dict[str, float]
 
 
 async def measure(persistence: str, missed: int) -> Figures:
@@ -86,15 +84,6 @@ async def measure(persistence: str, missed: int) -> Figures:
     return figures
 
 
-def run_case(tree: Path, persistence: str, missed: int) -> Figures:
-    """The case in a new process on the sources of `tree`."""
-    environment = {**os.environ, "PYTHONPATH": f"{tree / 'python'}{os.pathsep}{tree}"}
-    command = [sys.executable, __file__, "--case", persistence, str(missed)]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    figures: Figures = json.loads(done.stdout)
-    return figures
-
-
 def row(case: str, figures: Figures) -> str:
     cells = [
         case,
@@ -126,30 +115,16 @@ def report(runs: dict[str, Figures]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", nargs=2, metavar=("PERSISTENCE", "MISSED"), help="run one and print its figures")
-    parser.add_argument("--beside", type=Path, help="another checkout of the project", metavar="TREE")
-    parser.add_argument("--beside-name", default="another checkout", help="what the report calls it")
-    parser.add_argument("--output", help="also write benches/results/NAME.json and NAME.md", metavar="NAME")
+    add_tree_arguments(parser)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     if arguments.case:
         persistence, missed = arguments.case
         print(json.dumps(asyncio.run(measure(persistence, int(missed)))))
         return
-    runs: dict[str, Figures] = {}
-    trees = {"": ROOT}
-    if arguments.beside:
-        trees[f", {arguments.beside_name}"] = arguments.beside.resolve()
-    for persistence, missed in CASES:
-        for name, tree in trees.items():
-            case = f"{persistence}, {missed:,} missed{name}"
-            runs[case] = run_case(tree, persistence, missed)
-            print(f"{case}: {runs[case]}", file=sys.stderr)
-    text = report(runs)
-    print(text)
-    if arguments.output:
-        results = ROOT / "benches" / "results"
-        (results / f"{arguments.output}.md").write_text(text)
-        (results / f"{arguments.output}.json").write_text(json.dumps(runs, indent=1) + "\n")
+    cases = {f"{persistence}, {missed:,} missed": (persistence, str(missed)) for persistence, missed in CASES}
+    runs = run_cases(__file__, cases, arguments, ", ")
+    keep(arguments.output, report(runs), runs)
 
 
 if __name__ == "__main__":

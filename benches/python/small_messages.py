@@ -19,12 +19,13 @@ import logging
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from trees import ROOT, Figures, add_tree_arguments, keep, run_case
 
 from shardwire import (
     ChannelConfig,
@@ -38,7 +39,6 @@ from shardwire import (
 from shardwire.node import MemoryNetwork
 from shardwire.persistence.protocol import Changes
 
-ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "/shardwire/1/bench/proto"
 MESSAGE_BYTES = 100
 WARM_UP = 200
@@ -84,7 +84,6 @@ KEPT: dict[str, Callable[[Path], Persistence | None]] = {
     "sqlite": SqlitePersistence,
     "slow disk": lambda database: SlowDisk(),
 }
-Figures = dict[str, float]
 # Every figure, and how many decimals it is worth.
 UNITS = [("messages a second", 0), ("processor time, us", 0), ("lone message, ms", 1)]
 
@@ -149,14 +148,10 @@ async def measure(persistence: str, receivers: int, at_once: int, messages: int)
     }
 
 
-def run_case(tree: Path, persistence: str, receivers: int, at_once: int, messages: int) -> Figures:
+def run_one(tree: Path, persistence: str, receivers: int, at_once: int, messages: int) -> Figures:
     """The case in a new process on the sources of `tree`."""
-    environment = {**os.environ, "PYTHONPATH": f"{tree / 'python'}{os.pathsep}{tree}"}
-    case = ["--case", persistence, str(receivers), str(at_once)]
-    command = [sys.executable, __file__, *case, "--messages", str(messages)]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    figures: Figures = json.loads(done.stdout)
-    return figures
+    case = persistence, str(receivers), str(at_once)
+    return run_case(__file__, tree, "--case", *case, "--messages", str(messages))
 
 
 def run_peer(receivers: int, messages: int) -> Figures | None:
@@ -176,7 +171,7 @@ def beside_peer() -> dict[str, dict[str, Figures]]:
             print("@waku/sdk is not installed: python tests/interop/install_peers.py", file=sys.stderr)
             break
         case = f"{called(receivers)}, {messages:,} messages"
-        found[case] = {"ours": run_case(ROOT, "none", receivers, 1, messages), "theirs": theirs}
+        found[case] = {"ours": run_one(ROOT, "none", receivers, 1, messages), "theirs": theirs}
         print(f"{case}: {found[case]}", file=sys.stderr)
     return found
 
@@ -242,9 +237,7 @@ def main() -> None:
     )
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--beside", type=Path, help="another checkout of the project", metavar="TREE")
-    parser.add_argument("--beside-name", default="another checkout", help="what the report calls it")
-    parser.add_argument("--output", help="also write benches/results/NAME.json and NAME.md", metavar="NAME")
+    add_tree_arguments(parser)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     if arguments.case:
@@ -257,18 +250,13 @@ def main() -> None:
         for persistence, receivers, at_once in CASES:
             case = f"{persistence}, {called(receivers)}" + (f", {at_once} sends at once" if at_once > 1 else "")
             measured = (persistence, receivers, at_once, arguments.messages // receivers)
-            runs.setdefault(case, []).append(run_case(ROOT, *measured))
+            runs.setdefault(case, []).append(run_one(ROOT, *measured))
             if arguments.beside:
-                beside.setdefault(case, []).append(run_case(arguments.beside.resolve(), *measured))
+                beside.setdefault(case, []).append(run_one(arguments.beside.resolve(), *measured))
             print(f"round {round_ + 1}: {case}: {runs[case][-1]}", file=sys.stderr)
     peer = beside_peer()
     text = report(rows(runs, beside), peer, arguments.beside_name if arguments.beside else "", arguments.rounds)
-    print(text)
-    if arguments.output:
-        results = ROOT / "benches" / "results"
-        found = {"ours": runs, "beside": beside, "peer": peer}
-        (results / f"{arguments.output}.md").write_text(text)
-        (results / f"{arguments.output}.json").write_text(json.dumps(found, indent=1) + "\n")
+    keep(arguments.output, text, {"ours": runs, "beside": beside, "peer": peer})
 
 
 if __name__ == "__main__":
