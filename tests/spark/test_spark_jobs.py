@@ -26,7 +26,7 @@ from py4j.clientserver import ClientServerConnection
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import Py4JError, Py4JNetworkError
 from spark.rows import payload_of
-from spark.submit import ROOT, command, environment, skip_starved, submit, summary
+from spark.submit import ROOT, command, environment, run_until_served, submit, summary
 
 from shardwire import ConfigError, SegmentationConfig, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 CONFIG = SegmentationConfig(segment_size_bytes=6_400, enable_reed_solomon=True, parity_rate=0.5)
 OPTIONS = ("--segment-size-bytes", "6400", "--parity-rate", "0.5")
+# On a busy machine the start of a Spark and the first task on it take minutes.
+SLOW = pytest.mark.timeout(900)
 
 
 def in_process(job: str, *arguments: str) -> int:
@@ -251,6 +253,7 @@ def test_channel_report(spark: SparkSession, tmp_path: Path, capsys: Any) -> Non
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@SLOW
 def test_a_stream_by_spark_submit_ends_when_told(tmp_path: Path) -> None:
     payloads = [payload_of(number, 20_000) for number in range(6)]
     parts = [part for payload in payloads for part in segment(payload, CONFIG)]
@@ -259,23 +262,28 @@ def test_a_stream_by_spark_submit_ends_when_told(tmp_path: Path) -> None:
     stop_file = tmp_path / "stop"
     arguments = [str(tmp_path / name) for name in ("in", "out")]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--stop-file", str(stop_file), *OPTIONS]
-    job = subprocess.Popen(
-        command("reconstruct_stream.py", *arguments),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        # It would go on for ever: the file is set as soon as a micro-batch is done.
-        while not (tmp_path / "checkpoint" / "commits" / "0").exists() and job.poll() is None:
-            time.sleep(0.05)
-        stop_file.touch()
-        told, _ = job.communicate(timeout=120)
-    finally:
-        job.kill()
-    skip_starved(told)
-    assert job.returncode == 0, told
+
+    def run() -> tuple[int, str]:
+        stop_file.unlink(missing_ok=True)
+        job = subprocess.Popen(
+            command("reconstruct_stream.py", *arguments),
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            # It would go on for ever: the file is set as soon as a micro-batch is done.
+            while not (tmp_path / "checkpoint" / "commits" / "0").exists() and job.poll() is None:
+                time.sleep(0.05)
+            stop_file.touch()
+            told, _ = job.communicate()
+        finally:
+            job.kill()
+        return job.returncode, told
+
+    code, told = run_until_served(run)
+    assert code == 0, told
     table = summary(told)
     assert (table["messages complete"], table["messages incomplete"]) == (6, 0)
     assert (table["rows read"], table["micro-batches"]) == (len(parts), 1)
@@ -1009,16 +1017,13 @@ def end_once(said: str, number: signal.Signals, job: str, *arguments: str) -> tu
     try:
         while said not in told and process.poll() is None:
             told += process.stdout.readline()
-        # A terminal interrupts all that runs in it.
-        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        # A terminal interrupts all that runs in it. What ended by itself has nothing left to be ended.
+        if process.poll() is None:
+            os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         told += process.communicate()[0]
     finally:
         process.kill()
     return process.returncode, told
-
-
-# On a busy machine the start of a Spark and the first task on it take minutes.
-SLOW = pytest.mark.timeout(900)
 
 
 @SLOW
@@ -1102,8 +1107,8 @@ def test_ctrl_c_ends_a_stream_between_two_micro_batches(tmp_path: Path) -> None:
     pq.write_table(pa.table({"payload": segment(payload_of(1, 20_000), CONFIG)}), tmp_path / "in" / "0.parquet")
     arguments = [str(tmp_path / name) for name in ("in", "out")]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--partitions", "2", *OPTIONS]
-    code, told = end_once("micro-batch 0", signal.SIGINT, "reconstruct_stream.py", *arguments)
-    skip_starved(told)
+    job = "reconstruct_stream.py", *arguments
+    code, told = run_until_served(lambda: end_once("micro-batch 0", signal.SIGINT, *job))
     assert code == 0, told
     # Spark's bars would write over the lines of the job.
     assert "[Stage" not in told
