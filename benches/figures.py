@@ -187,13 +187,18 @@ def catching_up() -> list[str]:
     ]
 
 
+def waited(figures: dict[str, float]) -> str:
+    median = f"{figures['median s']:.2f}, " if "median s" in figures else ""
+    return f"{median}{figures['s']:.1f}"
+
+
 def bursts_and_loss() -> list[str]:
     run = read("*-bursts-and-loss.json")
-    rows = [
-        [case, f"{figures['s']:.1f}", f"{figures['sent']:,.0f}"] for case, figures in run.items() if ";" not in case
-    ]
+    rows = [[case, waited(figures), f"{figures['sent']:,.0f}"] for case, figures in run.items() if ";" not in case]
     return [
         *table(["what", "until the last has all, s", "messages of the sender on the network"], rows),
+        "Of a conversation, until one member has one message: the median and the 99th percentile.",
+        "",
         f"[All of them](../../{latest('*-bursts-and-loss.md').relative_to(ROOT)}).",
         "",
     ]

@@ -1,9 +1,10 @@
 """How long bursts, losses and files take, in virtual time: `python benches/python/bursts_and_loss.py`.
 
 On an in-process network whose messages take 5 to 40 ms, with a store: seconds of its clock until the last receiver has
-all, and what the sender sent. The network's clock stands while anything is computed, so the figures are those of the
-protocol, and the same on any machine. `--beside TREE` runs the same on another checkout of the project, its native
-module built, in the same run. `--output NAME` also writes benches/results/NAME.json and NAME.md.
+all, of a conversation the median and the 99th percentile until one has one message, and what the sender sent. The
+network's clock stands while anything is computed, so the figures are those of the protocol, and the same on any
+machine. `--beside TREE` runs the same on another checkout of the project, its native module built, in the same run.
+`--output NAME` also writes benches/results/NAME.json and NAME.md.
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from trees import Figures, add_tree_arguments, keep, run_cases
 
-from shardwire import ChannelConfig, ReliableChannel, ReliableChannelOptions, close_channel, create_reliable_channel
+from shardwire import (
+    ChannelConfig,
+    MessageReceivedEvent,
+    ReliableChannel,
+    ReliableChannelOptions,
+    close_channel,
+    create_reliable_channel,
+)
 from shardwire.node import MemoryNetwork, MemoryNode, NetworkConditions, run_virtual
 
 TOPIC = "/shardwire/1/bench/proto"
@@ -30,6 +39,8 @@ MESSAGE_BYTES = 100
 AT_ONCE = 100
 LIMIT_S = 600
 SEEDS = 30
+MEMBERS = 4
+TURNS = 300
 
 
 @dataclass
@@ -44,9 +55,14 @@ class Group:
 
     @classmethod
     async def join(
-        cls, receivers: int, loss: float, config: ChannelConfig | ReliableChannelOptions, seed: int
+        cls,
+        receivers: int,
+        loss: float,
+        config: ChannelConfig | ReliableChannelOptions,
+        seed: int,
+        store: bool = True,
     ) -> Group:
-        group = cls(MemoryNetwork(NetworkConditions(loss=loss, delay_ms=(5, 40)), seed=seed))
+        group = cls(MemoryNetwork(NetworkConditions(loss=loss, delay_ms=(5, 40)), seed=seed, store=store))
         for number in range(receivers + 1):
             node = group.network.create_node(f"node-{number}")
             await node.start()
@@ -146,6 +162,40 @@ async def file(size_bytes: int, receivers: int) -> Figures:
         return await timed(group, lambda group: group.channels[0].send_file(source, delivered_when=names))
 
 
+async def conversation(store: bool = True, **conditions: Any) -> Figures:
+    """Four members say `TURNS` messages each, one in half a second, while one in twenty is lost on its way."""
+    group = await Group.join(MEMBERS - 1, 0.05, ChannelConfig.logos(), 1, store)
+    group.network.conditions = NetworkConditions(loss=0.05, delay_ms=(5, 40), **conditions)
+    loop = asyncio.get_running_loop()
+    sent_at: dict[bytes, float] = {}
+    waits: list[float] = []
+    news = asyncio.Event()
+
+    def count(event: MessageReceivedEvent) -> None:
+        # Who sends to all has had no callback so far: what came before is handed over now.
+        if event.message in sent_at:
+            waits.append(loop.time() - sent_at[event.message])
+            news.set()
+
+    for channel in group.channels:
+        channel.on_message_received(count)
+    before = group.sent()
+    for turn in range(TURNS):
+        for number, channel in enumerate(group.channels):
+            payload = b"%d of %d" % (turn, number)
+            sent_at[payload] = loop.time()
+            await channel.send(payload)
+        await asyncio.sleep(0.5)
+    async with asyncio.timeout(LIMIT_S):
+        while len(waits) < MEMBERS * (MEMBERS - 1) * TURNS:
+            news.clear()
+            await news.wait()
+    figures = {"median s": statistics.median(waits), "s": statistics.quantiles(waits, n=100)[-1]}
+    figures["sent"] = float(group.sent() - before)
+    await group.close()
+    return figures
+
+
 def large_of_all_seeds(size_bytes: int) -> Figures:
     runs = [run_virtual(large(size_bytes, seed)) for seed in range(1, SEEDS + 1)]
     return {"s": statistics.median(run["s"] for run in runs), "sent": statistics.mean(run["sent"] for run in runs)}
@@ -162,7 +212,18 @@ CASES: dict[str, Callable[[], Figures]] = {
     "1 MB to one, a loss of 10 %, median of 30": lambda: large_of_all_seeds(1_000_000),
     "a file of 50 MB to one, a loss of 5 %": lambda: run_virtual(file(50_000_000, 1)),
     "a file of 50 MB to three, a loss of 5 %": lambda: run_virtual(file(50_000_000, 3)),
+    "a conversation of four, a loss of 5 %": lambda: run_virtual(conversation()),
+    "a conversation of four, a loss of 5 %, the store lacks 10 %": lambda: run_virtual(conversation(store_loss=0.1)),
+    "a conversation of four, a loss of 5 %, the store lacks 10 % and takes 1 to 10 s": lambda: run_virtual(
+        conversation(store_loss=0.1, store_delay_ms=(1_000, 10_000))
+    ),
+    "a conversation of four, a loss of 5 %, no store": lambda: run_virtual(conversation(store=False)),
 }
+
+
+def waited(figures: Figures) -> str:
+    median = f"{figures['median s']:.2f}, " if "median s" in figures else ""
+    return f"{median}{figures['s']:.2f}"
 
 
 def report(runs: dict[str, Figures]) -> str:
@@ -173,12 +234,13 @@ def report(runs: dict[str, Figures]) -> str:
         "`python benches/python/bursts_and_loss.py --output NAME`.",
         "",
         f"Messages of {MESSAGE_BYTES} B where it says no other size, 5 to 40 ms on the way, on an in-process network",
-        "with a store; `logos()` where it says nothing else.",
+        "with a store; `logos()` where it says nothing else. Of a conversation, each message to each member: the",
+        "median and the 99th percentile.",
         "",
         "| case | until the last has all, s | messages of the sender on the network |",
         "|---|---|---|",
     ]
-    rows = [f"| {case} | {figures['s']:.2f} | {figures['sent']:,.1f} |" for case, figures in runs.items()]
+    rows = [f"| {case} | {waited(figures)} | {figures['sent']:,.1f} |" for case, figures in runs.items()]
     return "\n".join([*lines, *rows, ""])
 
 

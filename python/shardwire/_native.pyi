@@ -110,6 +110,7 @@ __all__ = [
     "message_hash",
     "read_journal",
     "reassemble_many",
+    "repair_times_without_store",
     "request_offset_ms",
     "response_offset_ms",
     "rival_name",
@@ -1273,6 +1274,9 @@ class MessageChannel(Participant):
     def poll_reopened(self) -> list[tuple[bytes, bytes | None]]:
         """Messages to be taken in again, with their hints, since the last call: a send goes on that was given up."""
 
+def repair_times_without_store(members: int) -> tuple[int, int]:
+    """T_min and T_max of SDS-R, in milliseconds, for a group of so many members on a network without a store."""
+
 def request_offset_ms(
     participant: str, message_id: str, t_min_ms: int, t_max_ms: int, wire_format: _SdsWireFormat = "spec"
 ) -> int:
@@ -1931,6 +1935,9 @@ class StoreQuestions:
         """A store has answered; whether all that it had was taken in."""
     def handle_no_answer(self, now: Now) -> None:
         """No store answered: none is asked anything before its time."""
+    def handle_no_store(self, now: Now) -> None:
+        """There is no store to ask, or none answers in time: until one answers others are asked for what is missing at
+        the times of a network without one."""
     def withdraw(self) -> None:
         """Nobody waits for the answer any longer."""
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from shardwire.channel.awake_clock import AwakeClock
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
 from shardwire.channel.node_members import NodeMembers
-from shardwire.config import ChannelChanges, ChannelConfig, RateLimitConfig, ReliableChannelOptions, SdsConfig
+from shardwire.config import ChannelChanges, ChannelConfig, RateLimitConfig, ReliableChannelOptions
 from shardwire.config.channel import ID_BYTES_MAX
 from shardwire.config.checks import check_kind
 from shardwire.config.without_store import waits_for_store
@@ -83,7 +83,7 @@ def check_arguments(
     config = without_sender(_resolve_config(members.config, config, has_store=members.has_store), sender_id)
     _warn_of_idle_limits(config, members.config)
     if not members.has_store:
-        _warn_of_late_requests(config.sds)
+        _warn_of_late_syncs(config)
     check_clock(clock)
     check_kind("rng", rng, random.Random)
     return ChannelArguments(
@@ -201,13 +201,13 @@ def _warn_of_idle_limits(config: ChannelConfig, node_config: NodeConfig) -> None
             )
 
 
-def _warn_of_late_requests(sds: SdsConfig) -> None:
+def _warn_of_late_syncs(config: ChannelConfig) -> None:
     """A configuration that is given counts alone, whatever the node has."""
-    if sds.enable_repair and waits_for_store(sds):
+    if config.sds.enable_repair and waits_for_store(config.sds):
         _warn_once(
-            "the node has no store, and this configuration asks others for what is missing after "
-            f"{sds.repair_t_min_ms // 1_000} to {sds.repair_t_max_ms // 1_000} s; "
-            "without_store(members=...) of it asks within seconds"
+            "the node has no store, and this configuration is for networks with one: who heard nothing of the latest "
+            f"messages learns of them up to {config.sync.sync_min_interval_ms // 1_000} s later; "
+            "without_store(members=...) of it tells within seconds"
         )
 
 

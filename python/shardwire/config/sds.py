@@ -44,8 +44,10 @@ class SdsConfig:
         message_id: "send" names the send and the place in it; "content-sha256" is the rule of @waku/sds, under which
             equal payloads are one message: what is sent again is not sent, and what another one sent is refused.
         wire_format: "spec" (also @waku/sds) or "nim" (nim-sds).
-        repair_t_min_ms: SDS-R T_min.
-        repair_t_max_ms: SDS-R T_max.
+        repair_t_min_ms: SDS-R T_min: the others are asked for what is missing so late at the earliest. With the
+            default, as with that of `repair_t_max_ms`, a store is asked first: what it does not have or does not bring
+            is asked for as on a network without one (`ChannelConfig.without_store`), and answered so.
+        repair_t_max_ms: SDS-R T_max, before which they are asked, and answer.
         repair_groups: SDS-R response groups.
     """
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shardwire._native import repair_times_without_store
 from shardwire.config.checks import check_integer
 from shardwire.config.sds import SdsConfig, SyncConfig
 
 # How large a group is taken to be where nobody says it.
 MEMBERS_ASSUMED = 20
-# SDS-R T_max: among so many as fall due within one network delay of 100 ms, one or two ask or answer.
-REPAIR_T_MAX_MS_MIN = 1_500
-REPAIR_T_MAX_MS_PER_MEMBER = 75
 # One sync of the whole group in about this time tells who came back unnoticed what it lacks.
 SYNC_INTERVAL_MS_MIN = 5_000
 SYNC_INTERVAL_MS_PER_MEMBER = 250
@@ -40,8 +38,7 @@ def without_store(sds: SdsConfig, sync: SyncConfig, members: int) -> tuple[SdsCo
     check_integer("members", members, 2)
     t_min_ms, t_max_ms = sds.repair_t_min_ms, sds.repair_t_max_ms
     if waits_for_store(sds):
-        t_max_ms = min(max(REPAIR_T_MAX_MS_MIN, REPAIR_T_MAX_MS_PER_MEMBER * members), t_max_ms)
-        t_min_ms = t_max_ms // 3
+        t_min_ms, t_max_ms = repair_times_without_store(members)
     history_size = sds.causal_history_size
     bloom_interval_ms = sds.bloom_interval_ms
     sync_interval_ms = sync.sync_min_interval_ms

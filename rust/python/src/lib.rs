@@ -90,8 +90,8 @@ mod _native {
     use own_sends::{OwnSends, SendProgress};
     #[pymodule_export]
     use participant::{
-        Participant, farmhash64, in_response_group, is_rival, request_offset_ms,
-        response_offset_ms, rival_name, sds_limits,
+        Participant, farmhash64, in_response_group, is_rival, repair_times_without_store,
+        request_offset_ms, response_offset_ms, rival_name, sds_limits,
     };
     #[pymodule_export]
     use rate_limit::SharedQuota;

@@ -536,6 +536,12 @@ fn by_name<'py, T: IntoPyObject<'py>>(
 
 #[documented]
 #[pyfunction]
+pub fn repair_times_without_store(members: usize) -> (i64, i64) {
+    sds::repair_times_without_store(members)
+}
+
+#[documented]
+#[pyfunction]
 #[pyo3(signature = (participant, message_id, t_min_ms, t_max_ms, wire_format = "spec"))]
 pub fn request_offset_ms(
     participant: &str,

@@ -84,6 +84,11 @@ impl StoreQuestions {
         self.with(py, |channel| channel.handle_no_answer(now))
     }
 
+    fn handle_no_store(&self, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
+        let now = now.get().into();
+        self.with(py, |channel| channel.handle_no_store(now))
+    }
+
     fn withdraw(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, Channel::withdraw_question)
     }

@@ -257,7 +257,7 @@ def test_a_configuration_that_waits_for_a_store_is_told_of_once(
 
     with caplog.at_level(logging.WARNING):
         run_world(scenario)
-    told = "after 30 to 120 s; without_store(members=...) of it asks within seconds"
+    told = "up to 30 s later; without_store(members=...) of it tells within seconds"
     assert sum(told in record.message for record in caplog.records) == warned
 
 

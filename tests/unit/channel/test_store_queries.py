@@ -12,6 +12,7 @@ from virtual_nodes import TOPIC, virtual
 from shardwire.channel.receiving.store_queries import (
     PAGES_PER_QUERY_MAX,
     PAGES_WITHOUT_NEWS_MAX,
+    PATIENCE_S,
     QUERY_TIMEOUT_MS,
     StoreQueries,
     Walk,
@@ -30,15 +31,18 @@ class Store:
 
     Args:
         answer: The page for a query.
+        takes_s: How long it takes.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, takes_s: float = 0) -> None:
         self.answer = answer
+        self.takes_s = takes_s
         self.cursors: list[bytes | None] = []
 
     async def query_store(self, query: StoreQuery) -> StorePage:
         self.cursors.append(query.cursor)
         assert query.content_topics == QUERY.content_topics
+        await asyncio.sleep(self.takes_s)
         return self.answer(query)
 
 
@@ -48,7 +52,7 @@ def page(cursor: bytes | None, *numbers: int) -> StorePage:
 
 def queries(answer: Answer, per_minute_max: int = UNLIMITED) -> tuple[StoreQueries, Store]:
     node: Any = Store(answer)
-    return StoreQueries(node, VirtualClock(), per_minute_max), node
+    return StoreQueries(node, VirtualClock(), per_minute_max, lambda: None), node
 
 
 def in_turn(pages: Sequence[StorePage]) -> Answer:
@@ -70,6 +74,23 @@ async def test_pages_are_followed_to_the_last_one() -> None:
     assert await all_pages(store) == 3
     assert node.cursors == [None, b"a", b"b"]
     assert store.count == 3
+
+
+async def told_of(takes_s: float) -> list[float]:
+    """When it is told that a page of five takes long, in seconds."""
+    loop, told = asyncio.get_running_loop(), list[float]()
+    node: Any = Store(in_turn([page(b"%d" % number, number) for number in range(4)] + [page(None, 4)]), takes_s)
+    store = StoreQueries(node, VirtualClock(), UNLIMITED, lambda: told.append(loop.time() - began_s))
+    began_s = loop.time()
+    assert await all_pages(store) == 5
+    await asyncio.sleep(2 * PATIENCE_S)
+    return told
+
+
+@virtual
+async def test_each_page_that_takes_long_is_told_of() -> None:
+    assert await told_of(PATIENCE_S / 2) == []
+    assert await told_of(PATIENCE_S + 1) == [PATIENCE_S + turn * (PATIENCE_S + 1) for turn in range(5)]
 
 
 @virtual

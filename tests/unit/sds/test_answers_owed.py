@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Party, at, hear, message, quiet_sync
 
-from shardwire._native import HistoryEntry, sds_limits
+from shardwire._native import HistoryEntry, repair_times_without_store, sds_limits
 from shardwire.sds import TransmitKind
 
 HELD = f"{1:032x}.0"
-T_MAX_MS = LOGOS.sds.repair_t_max_ms
+# Times that somebody has set: those that SDS-R lays down become shorter.
+SET = replace(LOGOS.sds, repair_t_min_ms=29_000)
+T_MAX_MS = SET.repair_t_max_ms
 WINDOW_MS = LOGOS.sds.acknowledgement_timeout_ms // 4
 ANSWERS_MAX = sds_limits()["REPAIR_BUFFER_MAX"]
 HOUR_MS = 3_600_000
@@ -24,8 +26,8 @@ def hash_of(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def response_ms(name: str, sender: str, message_id: str) -> int:
-    return ((hash_of(name) ^ hash_of(sender)) * hash_of(message_id)) % T_MAX_MS
+def response_ms(name: str, sender: str, message_id: str, t_max_ms: int = T_MAX_MS) -> int:
+    return ((hash_of(name) ^ hash_of(sender)) * hash_of(message_id)) % t_max_ms
 
 
 def asks(number: int, *ids: str) -> bytes:
@@ -39,7 +41,7 @@ def held(number: int = 1, size: int = 0) -> bytes:
 
 
 def holding(name: str = "bob", **changes: object) -> Party:
-    party = Party(name, sync=quiet_sync(), **changes)  # type: ignore[arg-type]
+    party = Party(name, sync=quiet_sync(), **{"sds": SET, **changes})  # type: ignore[arg-type]
     hear(party, held())
     return party
 
@@ -69,7 +71,7 @@ def test_those_of_the_senders_group_answer_each_at_its_moment(groups: int) -> No
     """H(me, id) mod groups as of the sender; T_resp is the distance of the two, times the hash of the id, mod T_max."""
     names, answering = [f"member-{number}" for number in range(20)], set()
     for name in names:
-        party = holding(name, sds=replace(LOGOS.sds, repair_groups=groups))
+        party = holding(name, sds=replace(SET, repair_groups=groups))
         hear(party, asks(1), 1_000)
         if hash_of(name + HELD) % groups == hash_of("alice" + HELD) % groups:
             assert owed(party) == {HELD: 1_000 + response_ms(name, "alice", HELD)}
@@ -78,6 +80,18 @@ def test_those_of_the_senders_group_answer_each_at_its_moment(groups: int) -> No
             assert owed(party) == {}
     assert answering
     assert (answering == set(names)) == (groups == 1)
+
+
+@pytest.mark.parametrize("members", [2, 42])
+def test_under_the_times_of_sds_r_an_answer_leaves_as_soon_as_without_a_store(members: int) -> None:
+    """Whoever asks has asked a store before, or there is none."""
+    party = holding(sds=LOGOS.sds)
+    for number in range(members - 2):
+        hear(party, message(number, sender=f"member-{number}", message_id=f"of-{number}", content=b"0/1/1|x"), 500)
+    hear(party, asks(1), 1_000)
+    t_min_ms, t_max_ms = repair_times_without_store(members)
+    assert (t_min_ms, t_max_ms) == {2: (500, 1_500), 42: (1_050, 3_150)}[members]
+    assert owed(party) == {HELD: 1_000 + response_ms("bob", "alice", HELD, t_max_ms)}
 
 
 @pytest.mark.parametrize("groups", [1, 5])
@@ -169,7 +183,7 @@ def test_answers_leave_at_a_pace() -> None:
 
 def flooded() -> Party:
     """More is asked for of what it holds than it answers."""
-    party = Party("bob", sync=quiet_sync())
+    party = Party("bob", sync=quiet_sync(), sds=SET)
     count = ANSWERS_MAX + 200
     for number in range(1, count + 1):
         party.machine.handle_message(held(number), at(0))

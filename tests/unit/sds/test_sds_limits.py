@@ -203,7 +203,7 @@ def owed_by(party: Party) -> set[str]:
 
 def test_so_many_answers_are_owed_and_no_more_and_after_a_restart_as_well() -> None:
     most = LIMITS["REPAIR_BUFFER_MAX"]
-    bob = Party("bob", sync=quiet_sync())
+    bob = Party("bob", sync=quiet_sync(), sds=replace(LOGOS.sds, repair_t_min_ms=29_000))
     for number in range(most + 1):
         hear(bob, message(number, content=b"0/1/1|m%d" % number))
     for number in range(0, most, 100):

@@ -56,10 +56,13 @@ class Retrieval:
         self._questions = questions
         self._reception = reception
         self._arrivals = arrivals
-        self._store = StoreQueries(arguments.node, arguments.clock, arguments.config.sync.store_queries_per_minute_max)
+        queries_max = arguments.config.sync.store_queries_per_minute_max
+        self._store = StoreQueries(arguments.node, arguments.clock, queries_max, self._tell_no_store)
         self._wake = Wake()
         # Whether the latest question had no answer.
         self._fails = False
+        # Whether the machine knows that no store answers.
+        self._without_store = False
         # Messages with their data that are asked for at once: more, while they are small.
         self._messages_per_query = MESSAGES_PER_QUERY_MIN
 
@@ -78,7 +81,7 @@ class Retrieval:
         """Asks whenever something is due, until cancelled."""
         while True:
             self._wake.clear()
-            question = self._questions.poll(self._now()) if self._store.is_there else None
+            question = self._poll()
             if question is None:
                 await self._sleep()
                 continue
@@ -92,6 +95,18 @@ class Retrieval:
             heed_cancellation()
             # A node may answer without ever letting others run.
             await asyncio.sleep(0)
+
+    def _poll(self) -> StoreQuestion | None:
+        if self._store.is_there:
+            return self._questions.poll(self._now())
+        self._tell_no_store()
+        return None
+
+    def _tell_no_store(self) -> None:
+        """Others are asked meanwhile; told of once until a store answers."""
+        if not self._without_store:
+            self._without_store = True
+            self._arrivals.post(self._questions.handle_no_store)
 
     async def _sleep(self) -> None:
         now = self._now()
@@ -114,6 +129,7 @@ class Retrieval:
         logger.log(level, "no store answered, it is asked again until one does: %s", text, exc_info=unexpected)
         self._fails = True
         self._questions.handle_no_answer(self._now())
+        self._tell_no_store()
 
     async def _ask(self, question: StoreQuestion) -> None:
         refused, ended = self._arrivals.refused, True
@@ -127,6 +143,7 @@ class Retrieval:
         if self._fails:
             logger.info("the store answers again")
             self._fails = False
+        self._without_store = False
 
         def end(now: Now) -> None:
             self._questions.handle_answered(ended and self._arrivals.refused == refused, now)

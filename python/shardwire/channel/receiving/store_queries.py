@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from shardwire.channel.hooks import awaitable_of, ends_process
@@ -20,6 +21,8 @@ PAGES_PER_QUERY_MAX = 500
 PAGES_WITHOUT_NEWS_MAX = 3
 # A node whose `query_store` never returns does not end retrieval.
 QUERY_TIMEOUT_MS = 60_000
+# Others are asked for what is missing while a store takes longer than this.
+PATIENCE_S = 2.0
 _MINUTE_MS = 60_000
 
 
@@ -43,15 +46,17 @@ class StoreQueries:
         node: Asked.
         clock: For the limit.
         per_minute_max: Queries sent in any minute; more wait.
+        on_slow: Called for each that has no answer after `PATIENCE_S`.
 
     Attributes:
         count: How many were sent.
     """
 
-    def __init__(self, node: Node, clock: Clock, per_minute_max: int) -> None:
+    def __init__(self, node: Node, clock: Clock, per_minute_max: int, on_slow: Callable[[], None]) -> None:
         self._node = node
         self._clock = clock
         self._per_minute_max = per_minute_max
+        self._on_slow = on_slow
         self._times_ms: deque[int] = deque()
         self._was_there = True
         self.count = 0
@@ -95,6 +100,7 @@ class StoreQueries:
 
     async def _ask(self, query: StoreQuery) -> StorePage:
         limit = asyncio.timeout(QUERY_TIMEOUT_MS / 1000)
+        patience = asyncio.get_running_loop().call_later(PATIENCE_S, self._on_slow)
         try:
             async with limit:
                 page = await awaitable_of("query_store", self._node.query_store(query))
@@ -102,6 +108,8 @@ class StoreQueries:
             if not limit.expired():
                 raise
             raise NodeError(f"query_store of the node did not return within {QUERY_TIMEOUT_MS} ms") from None
+        finally:
+            patience.cancel()
         fault = fault_of_page(page)
         if fault is not None:
             raise NodeError(f"query_store of the node gave {fault}")

@@ -122,6 +122,17 @@ impl Config {
         }
     }
 
+    /// T_min and T_max of SDS-R where no store has what is missing, or none answers, in a group of so many members:
+    /// those that SDS-R lays down give a store its time first. Others were set for a reason, and stand.
+    pub fn times_without_store(&self, members: usize) -> (i64, i64) {
+        let times = (self.repair_t_min_ms, self.repair_t_max_ms);
+        if times == SDS_R_TIMES_MS {
+            repair_times_without_store(members)
+        } else {
+            times
+        }
+    }
+
     /// Whether message ids name their sends.
     pub fn by_send(&self) -> bool {
         self.message_id == MessageIdRule::Send
@@ -189,6 +200,20 @@ impl Config {
         }
         period_ms.min(limit_ms)
     }
+}
+
+/// T_min and T_max as SDS-R lays them down.
+const SDS_R_TIMES_MS: (i64, i64) = (30_000, 120_000);
+/// Among so many as fall due within one network delay of 100 ms, one or two ask or answer.
+const T_MAX_MS_MIN: i64 = 1_500;
+const T_MAX_MS_PER_MEMBER: i64 = 75;
+
+/// T_min and T_max of SDS-R for a group of so many members on a network without a store.
+pub fn repair_times_without_store(members: usize) -> (i64, i64) {
+    let members = i64::try_from(members).unwrap_or(i64::MAX);
+    let t_max_ms = members.saturating_mul(T_MAX_MS_PER_MEMBER);
+    let t_max_ms = t_max_ms.clamp(T_MAX_MS_MIN, SDS_R_TIMES_MS.1);
+    (t_max_ms / 3, t_max_ms)
 }
 
 /// Part of the time in which receivers answer.

@@ -747,6 +747,26 @@ impl Machine {
         incoming.on_irretrievable(message_ids, &mut around);
     }
 
+    /// A store has answered without these: others are asked for what is missing of them, sooner than a store would be
+    /// given the time to bring it.
+    pub fn handle_unstored<'a>(
+        &mut self,
+        message_ids: impl IntoIterator<Item = &'a str>,
+        now: Now,
+    ) {
+        let times_ms = self.config.times_without_store(self.participants.len());
+        for message_id in message_ids {
+            self.asking
+                .on_unstored(message_id, times_ms, now.monotonic_ms);
+        }
+    }
+
+    /// No store answers, or one does again: while none does, others are asked as for what none has.
+    pub fn handle_store_away(&mut self, away: bool, now: Now) {
+        let times_ms = self.config.times_without_store(self.participants.len());
+        self.asking.set_store_away(away, times_ms, now.monotonic_ms);
+    }
+
     /// A store was asked for the past and everything it had was taken in: what is unknown now is not
     /// older.
     pub fn handle_caught_up(&mut self) {

@@ -40,6 +40,7 @@ mod unnaming;
 
 #[cfg(test)]
 pub(crate) use config::Drawn;
+pub use config::repair_times_without_store;
 pub use config::{Config, DeliveredWhen, MessageIdRule, Now, Randomness};
 pub use events::{Dropped, Event, Kinds, Transmit, TransmitKind};
 pub use flights::header_bytes_min;

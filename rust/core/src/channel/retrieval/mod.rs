@@ -264,7 +264,11 @@ impl Channel {
             };
             return Some(question(span.since_ms));
         }
-        let wanted = retrieval.rounds.poll(&self.sds, at_ms)?;
+        let wanted = retrieval.rounds.poll(&self.sds, at_ms);
+        let put_off = retrieval.rounds.take_put_off();
+        self.sds
+            .handle_unstored(put_off.iter().map(Name::as_str), now);
+        let wanted = wanted?;
         let (question, absent) = match &wanted {
             Wanted::Hinted(hinted) => {
                 let hashes: BTreeSet<&Vec<u8>> = hinted.iter().map(|(hint, _)| hint).collect();
@@ -280,9 +284,7 @@ impl Channel {
                     newest_ms
                 };
                 let interval_ms = retrieval.config.query_on_connect_interval_ms;
-                // What a store answers is taken in later: only the next answer can tell what it does not have.
-                let absent = hintless.iter().filter(|(_, was_asked)| *was_asked);
-                let absent = absent.map(|(message_id, _)| message_id.clone());
+                let absent = hintless.iter().map(|(message_id, _)| message_id.clone());
                 let since_ms = newest_ms
                     .saturating_sub(interval_ms)
                     .saturating_sub(QUERY_MARGIN_MS);
@@ -357,6 +359,7 @@ impl Channel {
     /// A store has answered; `all_kept` tells whether all that it had was taken in.
     pub fn handle_answered(&mut self, all_kept: bool, now: Now) {
         let has_room = self.has_delivery_room(0, 0);
+        self.sds.handle_store_away(false, now);
         let retrieval = &mut self.retrieval;
         retrieval.on_store_answers();
         match retrieval.asking.take() {
@@ -364,7 +367,11 @@ impl Channel {
                 let rounds = &mut retrieval.rounds;
                 rounds.on_answered(&wanted, &self.sds, now.monotonic_ms);
                 self.sds
-                    .handle_irretrievable(absent.iter().map(Name::as_str));
+                    .handle_unstored(absent.iter().map(Name::as_str), now);
+                // A store may have more of the topic than it told: only the next answer tells that it has them not.
+                let is_sure = |message_id: &&Name| !wanted.is_first_asked(message_id);
+                let surely_absent = absent.iter().filter(is_sure).map(Name::as_str);
+                self.sds.handle_irretrievable(surely_absent);
             }
             Some(Asking::Passed { asked, is_cut, .. }) if all_kept && has_room && !is_cut => {
                 retrieval.catch_up.on_answered(asked);
@@ -385,6 +392,12 @@ impl Channel {
         retrieval.retry_at_ms = now.monotonic_ms.saturating_add(pause_ms.min(RETRY_MS_MAX));
         retrieval.failures_in_row = retrieval.failures_in_row.saturating_add(1);
         retrieval.take_back();
+    }
+
+    /// There is no store to ask, or none answers in time: until one answers others are asked for what is missing as
+    /// where none has it.
+    pub fn handle_no_store(&mut self, now: Now) {
+        self.sds.handle_store_away(true, now);
     }
 
     /// Nobody waits for the answer any longer.

@@ -9,8 +9,8 @@ use crate::wire::sds::HistoryEntry;
 
 /// Messages with their data: at most 3 MB in one answer.
 const MESSAGES_PER_QUERY: usize = 20;
-/// One query of the topic serves every missing message without a hint for this long, unless it brought all of them: the
-/// next of a burst are as likely to be found.
+/// One query of the topic serves every missing message without a hint for this long, unless it brought some of them:
+/// the next of a burst are as likely to be found.
 const WINDOW_INTERVAL_MS: i64 = 10_000;
 /// A message that so many rounds did not bring is asked for less and less often: whoever names what never was would
 /// otherwise keep every member asking for as long as it is waited for.
@@ -42,6 +42,17 @@ pub(super) enum Wanted {
     Hintless(Vec<(Name, bool)>),
 }
 
+impl Wanted {
+    /// Whether it has no hint, and was asked for the first time.
+    pub fn is_first_asked(&self, message_id: &Name) -> bool {
+        let Wanted::Hintless(hintless) = self else {
+            return false;
+        };
+        let is_first = |(wanted, was_asked): &(Name, bool)| wanted == message_id && !was_asked;
+        hintless.iter().any(is_first)
+    }
+}
+
 /// What was never asked for, at once; all others in turn, as many in a period as one query takes.
 ///
 /// Those without a hint are asked for all at once, and take no turn from the others.
@@ -53,6 +64,8 @@ pub(super) struct Rounds {
     /// What the latest look found due and no query asked for so far.
     hinted: VecDeque<Name>,
     hintless: Vec<Name>,
+    /// What is found by no query for long: those before it were in vain.
+    put_off: Vec<Name>,
     next_round_ms: i64,
     next_window_ms: i64,
     /// The state of what is missing that the latest look saw; `None` where answers changed something since.
@@ -70,6 +83,7 @@ impl Rounds {
             asked: LinkedHashMap::new(),
             hinted: VecDeque::new(),
             hintless: Vec::new(),
+            put_off: Vec::new(),
             next_round_ms: i64::MIN,
             next_window_ms: i64::MIN,
             seen_version: None,
@@ -130,6 +144,11 @@ impl Rounds {
         Some(Wanted::Hintless(hintless.into_iter().map(note).collect()))
     }
 
+    /// What the latest look found that no query is to find soon.
+    pub fn take_put_off(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.put_off)
+    }
+
     /// Whether some of these are missing still, or of what they follow something is that was never asked for.
     pub fn is_wanting(&self, wanted: &Wanted, sds: &Machine) -> bool {
         let Wanted::Hintless(hintless) = wanted else {
@@ -152,7 +171,9 @@ impl Rounds {
                 }
             }
             Wanted::Hintless(hintless) => {
-                if !self.is_wanting(wanted, sds) {
+                let has_come =
+                    |(message_id, _): &(Name, bool)| sds.missing_entry(message_id).is_none();
+                if hintless.iter().any(has_come) {
                     let next_ms = now_ms.saturating_add(self.frequency_ms);
                     self.next_window_ms = self.next_window_ms.min(next_ms);
                 }
@@ -188,6 +209,8 @@ impl Rounds {
                 } else {
                     self.hintless.push(message_id);
                 }
+            } else if asked.is_none() && entry_ms.saturating_sub(now_ms) > self.frequency_ms {
+                self.put_off.push(Name::new(&entry.message_id));
             }
             due_ms = Some(due_ms.map_or(entry_ms, |due_ms| due_ms.min(entry_ms)));
         }

@@ -731,6 +731,77 @@ fn what_came_meanwhile_is_asked_for_no_more() {
     );
 }
 
+/// When others are asked for something, from now on.
+fn others_asked_in_ms(bob: &Bob, message_id: &str) -> i64 {
+    let requests = bob.channel.sds.inspect().repair_requests;
+    let found = requests
+        .iter()
+        .find(|(name, _)| name.as_str() == message_id);
+    found.expect("it is missing").1 - bob.now_ms
+}
+
+const STORE_FIRST_MS: i64 = 30_000;
+const SOON_MS: i64 = 1_500;
+
+#[test]
+fn others_are_asked_soon_for_what_a_store_does_not_have() {
+    for hint in [&b"hint"[..], b""] {
+        for has_it in [true, false] {
+            let mut bob = caught_up();
+            bob.hear(naming(1, &[("one".to_owned(), hint)]));
+            assert!(poll(&mut bob).is_some());
+            assert!(others_asked_in_ms(&bob, "one") >= STORE_FIRST_MS);
+            if has_it {
+                let data = message_of("one").encode(bob.config.wire_format).unwrap();
+                let hash = if hint.is_empty() { b"hash" } else { hint };
+                bob.channel.handle_stored_message(hash, Some(&data));
+            }
+            answer(&mut bob);
+            let is_soon = others_asked_in_ms(&bob, "one") < SOON_MS;
+            assert_eq!(is_soon, !has_it, "{hint:?}");
+        }
+    }
+}
+
+#[test]
+fn others_are_asked_soon_for_what_no_query_is_to_find_soon() {
+    let mut bob = caught_up();
+    bob.hear(naming(1, &[("invented".to_owned(), b"")]));
+    assert!(poll(&mut bob).is_some());
+    answer(&mut bob);
+    // That was in vain, so the next query of the topic is far.
+    bob.hear(naming(2, &[("lost".to_owned(), b"")]));
+    assert!(others_asked_in_ms(&bob, "lost") >= STORE_FIRST_MS);
+    assert_eq!(poll(&mut bob), None);
+    assert!(others_asked_in_ms(&bob, "lost") < SOON_MS);
+    // It is near where the one before brought something.
+    let mut bob = caught_up();
+    bob.hear(naming(
+        1,
+        &["here", "invented"].map(|id| (id.to_owned(), &b""[..])),
+    ));
+    assert!(poll(&mut bob).is_some());
+    bob.hear(whole("here", message_of("here")));
+    answer(&mut bob);
+    bob.hear(naming(2, &[("lost".to_owned(), b"")]));
+    assert_eq!(poll(&mut bob), None);
+    assert!(others_asked_in_ms(&bob, "lost") >= STORE_FIRST_MS);
+    assert!(matches!(next_question(&mut bob), Question::Window(_)));
+    assert_eq!(bob.now_ms, FREQUENCY_MS);
+}
+
+#[test]
+fn others_are_asked_soon_where_no_store_answers_until_one_does() {
+    let mut bob = caught_up();
+    bob.channel.handle_no_store(at(0));
+    bob.hear(naming(1, &[("one".to_owned(), b"hint")]));
+    assert!(others_asked_in_ms(&bob, "one") < SOON_MS);
+    assert!(poll(&mut bob).is_some());
+    answer(&mut bob);
+    bob.hear(naming(2, &[("other".to_owned(), b"hint")]));
+    assert!(others_asked_in_ms(&bob, "other") >= STORE_FIRST_MS);
+}
+
 /// What older messages than our first receipt name is lost once a store was asked for it in vain.
 #[test]
 fn only_what_a_store_does_not_have_is_irretrievable() {

@@ -35,6 +35,8 @@ struct HeardAgain {
 pub struct Answering {
     enabled: bool,
     t_max_ms: i64,
+    /// Within it an answer leaves: whoever asks has given a store its time.
+    within_ms: i64,
     groups: u64,
     wire_format: WireFormat,
     /// An answer that came so lately may have overtaken the request for it.
@@ -61,6 +63,7 @@ impl Answering {
         Answering {
             enabled: config.enable_repair,
             t_max_ms: config.repair_t_max_ms,
+            within_ms: config.times_without_store(0).1,
             groups: config.repair_groups,
             wire_format: config.wire_format,
             overtaken_ms: config.window_ms(),
@@ -73,6 +76,11 @@ impl Answering {
             standing: LinkedHashMap::new(),
             changed: LinkedHashSet::new(),
         }
+    }
+
+    /// So long do answers take at most: T_max of a group as large as this one.
+    pub fn set_within_ms(&mut self, within_ms: i64) {
+        self.within_ms = within_ms;
     }
 
     /// What is answered, and when.
@@ -187,7 +195,7 @@ impl Answering {
         let (me, sender_id, wire_format) = (&*self.me, &*held.sender_id, self.wire_format);
         if in_response_group(me, sender_id, message_id, self.groups, wire_format) {
             let offset_ms =
-                response_offset_ms(me, sender_id, message_id, self.t_max_ms, wire_format);
+                response_offset_ms(me, sender_id, message_id, self.within_ms, wire_format);
             let name = held.message_id.clone();
             let at_ms = monotonic_ms + offset_ms;
             let gone = self.answers.put(entry.clone(), by, at_ms);

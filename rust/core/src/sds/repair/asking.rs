@@ -9,9 +9,7 @@ use super::requests::{Haste, Request, RequestBuffer};
 #[cfg(debug_assertions)]
 use super::rules::REPAIR_BUFFER_MAX;
 use super::rules::request_offset_ms;
-use crate::maps::HashMap;
-#[cfg(debug_assertions)]
-use crate::maps::HashSet;
+use crate::maps::{HashMap, HashSet};
 use crate::sds::config::Config;
 use crate::sds::ids::entry_bytes_max;
 use crate::sds::name::Name;
@@ -32,9 +30,9 @@ const ANSWERED_SYNC_INTERVAL_MS: i64 = 50;
 /// message that asked for anything.
 const URGENT_ROUNDS: u32 = 2;
 /// That distance is twice as long after each so many syncs for requests in a row that found no answer, and
-/// at most so many times.
+/// at most so many times. The distance between those that leave at once is so once.
 const SYNCS_IN_VAIN: u32 = 32;
-const PATIENCE_DOUBLINGS_MAX: u32 = 3;
+const IN_VAIN_DOUBLINGS_MAX: u32 = 3;
 /// Where the others ask for a message so much oftener than we do, no sync of ours leaves for it.
 const OUTNUMBERED: u32 = 3;
 /// It is asked for every T_max so often; then at distances that double with every second request that
@@ -63,6 +61,12 @@ pub struct Asking {
     enabled: bool,
     t_min_ms: i64,
     t_max_ms: i64,
+    /// T_min and T_max of what no store has.
+    unstored_ms: (i64, i64),
+    /// What a store has answered without.
+    unstored: HashSet<Name>,
+    /// Whether no store answers at all.
+    store_away: bool,
     wire_format: WireFormat,
     /// An answer that came so lately may have overtaken the request for it.
     overtaken_ms: i64,
@@ -96,6 +100,9 @@ impl Asking {
             enabled: config.enable_repair,
             t_min_ms: config.repair_t_min_ms,
             t_max_ms: config.repair_t_max_ms,
+            unstored_ms: config.times_without_store(0),
+            unstored: HashSet::default(),
+            store_away: false,
             wire_format: config.wire_format,
             overtaken_ms: config.window_ms(),
             sender_first_ms: config.sender_first_ms(),
@@ -129,6 +136,33 @@ impl Asking {
             self.upcoming.insert(name, upcoming);
         }
         self.enabled
+    }
+
+    /// A store has answered without it, so the others are asked sooner: within these T_min and T_max from now.
+    pub fn on_unstored(&mut self, message_id: &str, times_ms: (i64, i64), monotonic_ms: i64) {
+        self.unstored_ms = times_ms;
+        let (ours, _) = self.asked_for(message_id);
+        if ours >= STEADY_ROUNDS || self.unstored.contains(message_id.as_bytes()) {
+            return;
+        }
+        if let Some((entry, named_by, before_ms)) = self.settled(message_id) {
+            self.unstored.insert(Name::new(message_id));
+            let soon_ms = monotonic_ms + self.offset_ms(message_id);
+            self.ask_at(entry, named_by, before_ms.min(soon_ms));
+        }
+    }
+
+    /// No store answers, or one does again: while none does, all that is missing is asked for as what no store has.
+    pub fn set_store_away(&mut self, away: bool, times_ms: (i64, i64), monotonic_ms: i64) {
+        self.unstored_ms = times_ms;
+        if std::mem::replace(&mut self.store_away, away) || !away {
+            return;
+        }
+        let held = self.requests.iter().map(|(name, _)| name.clone());
+        let names: Vec<Name> = held.chain(self.upcoming.keys().cloned()).collect();
+        for name in names {
+            self.ask_soon(&name, monotonic_ms);
+        }
     }
 
     /// What is asked for, and when next.
@@ -192,6 +226,7 @@ impl Asking {
     /// It is no longer asked for.
     pub fn on_done(&mut self, message_id: &Name) {
         self.asked.remove(message_id);
+        self.unstored.remove(message_id);
         if self.upcoming.remove(message_id).is_none() {
             self.requests.remove(message_id);
         }
@@ -224,7 +259,7 @@ impl Asking {
 
     /// A sync for patient requests leaves after T_max, if it was to leave later.
     fn hurry(&mut self, monotonic_ms: i64) {
-        let soon_ms = monotonic_ms + self.t_max_ms;
+        let soon_ms = monotonic_ms + self.patience_ms();
         self.patient_not_before_ms = self.patient_not_before_ms.min(soon_ms);
     }
 
@@ -239,7 +274,7 @@ impl Asking {
     /// Gives those that have been missing for T_min their T_req.
     pub fn settle(&mut self, monotonic_ms: i64) {
         while let Some((_, missing)) = self.upcoming.front() {
-            if missing.since_ms + self.t_min_ms > monotonic_ms {
+            if missing.since_ms + self.first_t_min_ms() > monotonic_ms {
                 return;
             }
             if let Some((message_id, missing)) = self.upcoming.pop_front() {
@@ -254,7 +289,7 @@ impl Asking {
         let upcoming_ms = self
             .upcoming
             .front()
-            .map(|(_, missing)| missing.since_ms + self.t_min_ms);
+            .map(|(_, missing)| missing.since_ms + self.first_t_min_ms());
         let patient_ms = self.requests.next_patient_ms();
         let patient_ms = patient_ms.map(|at_ms| at_ms.max(self.patient_not_before_ms));
         let at_ms = upcoming_ms.into_iter().chain(self.requests.next_ms());
@@ -267,7 +302,8 @@ impl Asking {
         let interval_ms = self
             .t_min_ms
             .clamp(REPAIR_SYNC_INTERVAL_MS_MIN, REPAIR_SYNC_INTERVAL_MS);
-        self.sync_not_before_ms = monotonic_ms + interval_ms;
+        let in_vain = self.in_vain_doublings() > 0;
+        self.sync_not_before_ms = monotonic_ms + (interval_ms << u32::from(in_vain));
         self.sync_left_ms = Some(monotonic_ms);
         self.syncs_in_vain = self.syncs_in_vain.saturating_add(1);
     }
@@ -289,8 +325,8 @@ impl Asking {
             taken.push(entry);
         }
         if !taken.is_empty() {
-            let doublings = (self.syncs_in_vain / SYNCS_IN_VAIN).min(PATIENCE_DOUBLINGS_MAX);
-            self.patient_not_before_ms = monotonic_ms + (self.t_max_ms << doublings);
+            let patience_ms = self.patience_ms() << self.in_vain_doublings();
+            self.patient_not_before_ms = monotonic_ms + patience_ms;
         }
         taken
     }
@@ -305,6 +341,9 @@ impl Asking {
         let (ours, all) = self.asked.entry(name.clone()).or_default();
         *ours += 1;
         *all += 1;
+        if *ours >= STEADY_ROUNDS {
+            self.unstored.remove(&name);
+        }
         let wait_ms = self.wait_ms(&entry.message_id);
         if wait_ms <= SILENCE_MS_MAX {
             self.ask_at(entry.clone(), named_by, monotonic_ms + wait_ms);
@@ -317,8 +356,9 @@ impl Asking {
     /// Whether the time at which a message is asked for first is in the first half of what SDS-R leaves: a
     /// number may ask for it, and its name still comes within T_max where that is in vain.
     pub fn is_early(&self, message_id: &str) -> bool {
+        let (t_min_ms, t_max_ms) = self.times_ms(message_id);
         self.asked_for(message_id).0 <= 1
-            && self.offset_ms(message_id) <= i64::midpoint(self.t_min_ms, self.t_max_ms)
+            && self.offset_ms(message_id) <= i64::midpoint(t_min_ms, t_max_ms)
     }
 
     /// Contents are on their way that may bring what is asked for: the name waits until they had time to
@@ -332,7 +372,7 @@ impl Asking {
             if by_stranger {
                 self.asked.entry(message_id.clone()).or_default().1 += 1;
             }
-            let at_ms = monotonic_ms + self.number_wait_ms();
+            let at_ms = monotonic_ms + self.number_wait_ms(message_id);
             self.ask_at(entry, named_by, before_ms.max(at_ms));
         }
     }
@@ -340,13 +380,42 @@ impl Asking {
     /// A number left in place of this name, which follows where that is in vain.
     pub fn on_number_instead(&mut self, message_id: &Name, monotonic_ms: i64) {
         if let Some((entry, named_by, _)) = self.settled(message_id) {
-            self.ask_at(entry, named_by, monotonic_ms + self.number_wait_ms());
+            let at_ms = monotonic_ms + self.number_wait_ms(message_id);
+            self.ask_at(entry, named_by, at_ms);
         }
     }
 
     /// How long what a number asks for has to come.
-    fn number_wait_ms(&self) -> i64 {
-        self.sender_first_ms + self.t_min_ms + self.overtaken_ms
+    fn number_wait_ms(&self, message_id: &str) -> i64 {
+        self.sender_first_ms + self.times_ms(message_id).0 + self.overtaken_ms
+    }
+
+    /// T_min and T_max of a message.
+    fn times_ms(&self, message_id: &str) -> (i64, i64) {
+        match self.store_away || self.unstored.contains(message_id.as_bytes()) {
+            true => self.unstored_ms,
+            false => (self.t_min_ms, self.t_max_ms),
+        }
+    }
+
+    fn in_vain_doublings(&self) -> u32 {
+        (self.syncs_in_vain / SYNCS_IN_VAIN).min(IN_VAIN_DOUBLINGS_MAX)
+    }
+
+    /// T_max of those requests that are the first to be made again.
+    fn patience_ms(&self) -> i64 {
+        match self.store_away || !self.unstored.is_empty() {
+            true => self.unstored_ms.1,
+            false => self.t_max_ms,
+        }
+    }
+
+    /// T_min of what was not asked for yet, and of which no store was asked.
+    fn first_t_min_ms(&self) -> i64 {
+        match self.store_away {
+            true => self.unstored_ms.0,
+            false => self.t_min_ms,
+        }
     }
 
     /// What is asked for under an id, or will be, and when; it is no longer among what has yet to get its
@@ -412,17 +481,12 @@ impl Asking {
     }
 
     fn period_ms(&self, message_id: &str) -> i64 {
-        self.t_max_ms + self.offset_ms(message_id)
+        self.times_ms(message_id).1 + self.offset_ms(message_id)
     }
 
     fn offset_ms(&self, message_id: &str) -> i64 {
-        request_offset_ms(
-            &self.me,
-            message_id,
-            self.t_min_ms,
-            self.t_max_ms,
-            self.wire_format,
-        )
+        let (t_min_ms, t_max_ms) = self.times_ms(message_id);
+        request_offset_ms(&self.me, message_id, t_min_ms, t_max_ms, self.wire_format)
     }
 
     /// Another participant asks for a message: where it is asked for here too, that waits for a period.
@@ -451,7 +515,7 @@ impl Asking {
         self.requests.audit();
         let asked_for = self.requests.iter().map(|(name, _)| name);
         assert!(asked_for.chain(self.upcoming.keys()).all(&is_missing));
-        assert!(self.asked.keys().all(is_missing));
+        assert!(self.asked.keys().all(is_missing) && self.unstored.iter().all(is_missing));
         let mut upcoming = self.upcoming.keys();
         assert!(upcoming.all(|name| self.requests.get(name.as_bytes()).is_none()));
     }
@@ -798,6 +862,98 @@ mod tests {
             asking.on_sync_for_requests(100_000);
             assert_eq!(asking.next_request_ms(), Some(100_000 + interval_ms));
         }
+    }
+
+    #[test]
+    fn after_so_many_in_vain_a_sync_for_requests_keeps_twice_the_distance() {
+        let mut asking = of_bob();
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        for sync in 0..=SYNCS_IN_VAIN {
+            let interval_ms = asking.sync_not_before_ms - i64::from(sync.max(1) - 1);
+            assert!(sync == 0 || interval_ms == REPAIR_SYNC_INTERVAL_MS);
+            asking.on_sync_for_requests(i64::from(sync));
+        }
+        let in_vain_ms = i64::from(SYNCS_IN_VAIN) + 2 * REPAIR_SYNC_INTERVAL_MS;
+        assert_eq!(asking.sync_not_before_ms, in_vain_ms);
+    }
+
+    /// T_min and T_max of SDS-R, of which the others are made where no store comes first.
+    fn with_a_store() -> Asking {
+        Asking::new(&Config::example(), &"bob".into())
+    }
+
+    /// As of a group of two.
+    const SHORT_MS: (i64, i64) = (500, 1_500);
+
+    fn first_request_ms(asking: &Asking) -> i64 {
+        asking.requests().next().expect("it is asked for").1
+    }
+
+    #[test]
+    fn what_a_store_does_not_have_is_asked_for_within_the_shorter_times_at_first() {
+        let short = |since_ms: i64| since_ms + SHORT_MS.0..since_ms + SHORT_MS.1;
+        let mut asking = with_a_store();
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        assert!(first_request_ms(&asking) >= 30_000);
+        asking.on_unstored("unknown", SHORT_MS, 1_000);
+        asking.on_unstored(ID, SHORT_MS, 1_000);
+        let mut now_ms = first_request_ms(&asking);
+        assert!(short(1_000).contains(&now_ms), "{now_ms}");
+        // Nor does another answer without it put it off, or bring it forward.
+        asking.on_unstored(ID, SHORT_MS, now_ms - 1);
+        assert_eq!(first_request_ms(&asking), now_ms);
+        for round in 1..STEADY_ROUNDS {
+            assert_eq!(take(&mut asking, now_ms), [ID]);
+            let again_ms = first_request_ms(&asking);
+            assert!(short(now_ms + SHORT_MS.1).contains(&again_ms), "{round}");
+            now_ms = again_ms;
+        }
+        // Then nobody has it, or nobody hears us, whatever a store says once more.
+        for _ in 0..2 {
+            assert_eq!(take(&mut asking, now_ms), [ID]);
+            asking.on_unstored(ID, SHORT_MS, now_ms);
+            let again_ms = first_request_ms(&asking);
+            assert!(again_ms >= now_ms + 120_000 + 30_000);
+            now_ms = again_ms;
+        }
+    }
+
+    #[test]
+    fn while_no_store_answers_all_that_is_missing_is_asked_for_within_the_shorter_times() {
+        let mut asking = with_a_store();
+        for id in ["settled", "upcoming"] {
+            asking.on_missing(entry(id), &"carol".into(), 0);
+            asking.settle(if id == "settled" { 30_000 } else { 0 });
+        }
+        asking.set_store_away(true, SHORT_MS, 1_000);
+        asking.on_missing(entry("later"), &"carol".into(), 20_000);
+        let due = |asking: &Asking| -> Vec<i64> { asking.requests().map(|(_, ms)| ms).collect() };
+        let within = |since_ms: i64, ms: i64| (SHORT_MS.0..SHORT_MS.1).contains(&(ms - since_ms));
+        let found = due(&asking);
+        assert!(found.len() == 3 && within(20_000, found[2]), "{found:?}");
+        let soon_ms = 1_000 + SHORT_MS.1;
+        assert!(found[..2].iter().all(|ms| *ms < soon_ms), "{found:?}");
+        let settles_ms = asking.upcoming.front().unwrap().1.since_ms + SHORT_MS.0;
+        assert_eq!(settles_ms, 20_500);
+        asking.settle(settles_ms);
+        assert!(asking.upcoming.is_empty());
+        // What is found missing once a store answers again waits for it.
+        asking.set_store_away(false, SHORT_MS, 21_000);
+        asking.on_missing(entry("at last"), &"carol".into(), 21_000);
+        assert!(*due(&asking).last().unwrap() >= 51_000);
+    }
+
+    #[test]
+    fn what_no_store_has_is_asked_for_patiently_as_without_a_store() {
+        let mut asking = with_a_store();
+        prove_carol(&mut asking);
+        asking.restore_asked(ID, (URGENT_ROUNDS, URGENT_ROUNDS));
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.on_unstored(ID, SHORT_MS, 0);
+        let now_ms = first_request_ms(&asking);
+        assert_eq!(take(&mut asking, now_ms), [ID]);
+        let again_ms = asking.next_request_ms().unwrap();
+        assert!(again_ms - now_ms <= 2 * SHORT_MS.1, "{again_ms}");
     }
 
     #[test]
