@@ -102,6 +102,18 @@ def test_the_sender_is_of_the_group_and_answers_at_once(groups: int) -> None:
     assert owed(alice) == {}
 
 
+def test_what_has_not_left_yet_answers_itself() -> None:
+    """A slow node may have it for long."""
+    alice = Party("alice", sync=quiet_sync(), sds=replace(LOGOS.sds, max_retransmissions=0))
+    send_id = alice.send("ours", at(0))
+    (transmit,) = alice.drain(at(0))
+    hear(alice, asks(1, f"{send_id}.0"), 1_000)
+    assert (owed(alice), alice.count(TransmitKind.REPAIR)) == ({}, 0)
+    alice.machine.handle_transmitted(transmit.transmit_id, None, at(2_000))
+    hear(alice, asks(2, f"{send_id}.0"), 2_001)
+    assert alice.count(TransmitKind.REPAIR) == 1
+
+
 def test_without_repair_nothing_is_answered_whatever_is_heard() -> None:
     alice, sent = sent_by("alice", sds=replace(LOGOS.sds, enable_repair=False))
     hear(alice, asks(1, sent), 1_000)

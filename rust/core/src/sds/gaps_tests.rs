@@ -118,11 +118,38 @@ fn what_comes_of_a_message_that_is_lost_has_all_of_its_gaps_told_in_time() {
     bob.hear_content(ONE, 0, [100, 0]);
     happens_at(&mut bob, TIMEOUT_MS);
     bob.hear_content(ONE, 1, [100, 0]);
-    // Twice as many as came and eight in each round.
-    for (round, last) in [(2, 13), (3, 25)] {
+    // Twice as many as came and eight in each round, of twice the time between the two.
+    for (round, last) in [(3, 13), (5, 25)] {
         happens_at(&mut bob, round * TIMEOUT_MS);
         let asked: Vec<_> = (2..=last).map(|ordinal| id(ONE, ordinal)).collect();
         assert_eq!(missing(&bob), asked);
+    }
+}
+
+#[test]
+fn the_rest_of_a_message_is_told_once_nothing_came_for_twice_the_time_between_its_contents() {
+    for (members_make_parity, distance_ms, quiet_ms) in [
+        // Soon, where a number brings what is lacking, and else not before its sender repeats it.
+        (true, 1, TIMEOUT_MS / 2),
+        (false, 1, TIMEOUT_MS),
+        (true, TIMEOUT_MS, 2 * TIMEOUT_MS),
+        (true, 5 * TIMEOUT_MS, 6 * TIMEOUT_MS),
+        // After a pause nothing tells how they come.
+        (true, 6 * TIMEOUT_MS, TIMEOUT_MS),
+    ] {
+        let mut bob = Bob::of(Config {
+            members_make_parity,
+            ..config()
+        });
+        for ordinal in 0..3 {
+            bob.now_ms = i64::from(ordinal) * distance_ms;
+            bob.hear_content(ONE, ordinal, [5, 0]);
+        }
+        let quiet_at_ms = 2 * distance_ms + quiet_ms;
+        happens_at(&mut bob, quiet_at_ms - 1);
+        assert_eq!(missing(&bob), [""; 0], "{distance_ms}");
+        happens_at(&mut bob, quiet_at_ms);
+        assert_eq!(missing(&bob), [id(ONE, 3), id(ONE, 4)], "{distance_ms}");
     }
 }
 

@@ -16,6 +16,7 @@ use super::machine::Machine;
 use super::members::repaired;
 use super::name::Name;
 use super::octets::{Octets, Part};
+use super::outgoing::OutgoingContent;
 use super::sync::filter::PeerFilter;
 use super::sync::lacking::{asked_of_anybody, asks};
 use crate::wire::sds::{EntryView, HistoryEntry, MessageView};
@@ -208,11 +209,13 @@ impl Machine {
             if lacking_of(request).is_some() {
                 continue;
             }
-            let is_own = || {
-                let own = self.outgoing.find_content(request.message_id);
-                own.and_then(|own| self.outgoing.content(own))
-                    .is_some_and(|own| own.wire.is_some())
-            };
+            let own = self.outgoing.find_content(request.message_id);
+            let own = own.and_then(|own| self.outgoing.content(own));
+            if own.is_some_and(OutgoingContent::is_leaving) {
+                // It answers the request itself.
+                continue;
+            }
+            let is_own = || own.is_some_and(|own| own.wire.is_some());
             let wanted: HistoryEntry = (*request).into();
             // However often it stands here, it was asked for once.
             let is_same = |earlier: &EntryView<'_>| earlier.message_id == request.message_id;

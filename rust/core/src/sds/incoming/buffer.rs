@@ -42,6 +42,8 @@ const CAUSES_OF_MANY_MAX: usize = 32;
 /// Where nothing counts as lost a message that is whole waits so long at least, or twice as long as a
 /// sender goes on sending again.
 const PATIENCE_MS_MIN: i64 = 600_000;
+/// So many acknowledgement timeouts without a content are a pause of its sender, however slow that is.
+const PAUSE_TIMEOUTS: i64 = 6;
 
 /// What the incoming buffer acts on when something is delivered, or found missing.
 pub struct Surroundings<'a> {
@@ -93,7 +95,11 @@ impl Changes {
 pub struct Incoming {
     pub(super) by_send: bool,
     pub(super) me: Arc<str>,
+    /// How long after its latest content the rest of a send is taken for lost: before anything tells how far apart they
+    /// come, and at least and at most by that.
     pub(super) quiet_ms: i64,
+    pub(super) quiet_least_ms: i64,
+    pub(super) pause_ms: i64,
     pub(super) lost_ms: i64,
     /// How long a message that is whole waits at most: histories may name each other, or what nobody
     /// has.
@@ -152,6 +158,12 @@ impl Incoming {
             by_send: config.by_send(),
             me: Arc::clone(me),
             quiet_ms: config.acknowledgement_timeout_ms,
+            // Who repeats contents does so after that timeout; a number brings the rest before.
+            quiet_least_ms: match config.answers_with_parity() {
+                true => config.acknowledgement_timeout_ms / 2,
+                false => config.acknowledgement_timeout_ms,
+            },
+            pause_ms: PAUSE_TIMEOUTS * config.acknowledgement_timeout_ms,
             lost_ms: config.timeout_for_lost_messages_ms,
             patience_ms: match config.timeout_for_lost_messages_ms {
                 0 => (2 * config.resending_ms()).max(PATIENCE_MS_MIN),
@@ -426,7 +438,7 @@ impl Incoming {
                     self.on_received(handle, &message_id, monotonic_ms, around);
                 }
                 let send = &mut self.sends[handle];
-                (send.last_progress_ms, send.siblings_told) = (monotonic_ms, 0);
+                send.on_progress(self.pause_ms, monotonic_ms);
                 send.contents.push(entry);
                 handle
             }
@@ -974,7 +986,7 @@ impl Incoming {
         };
         self.absorb(target, handle, around);
         if let Some(target) = self.sends.get_mut(target) {
-            (target.last_progress_ms, target.siblings_told) = (monotonic_ms, 0);
+            target.on_progress(self.pause_ms, monotonic_ms);
         }
         target
     }

@@ -23,6 +23,9 @@ use crate::wire::sds::{EntryView, HistoryEntry};
 /// Deadlines that are out of date may take this much room beyond four times what is held.
 const STALE_MIN: usize = 64;
 
+/// So many times the distance of its contents without another one tell that a send is quiet.
+const QUIET_PACES: i64 = 2;
+
 /// Who names something, and when.
 pub struct Naming<'a> {
     /// The send of the content that names it; none of a sync, which waits for nothing.
@@ -358,7 +361,7 @@ impl Incoming {
 
     /// Looks at a partial send again once it has been quiet for long.
     pub(super) fn watch(&mut self, send: SendRef, monotonic_ms: i64) {
-        self.set_deadline(send, monotonic_ms + self.quiet_ms);
+        self.set_deadline(send, monotonic_ms + self.quiet_least_ms);
     }
 
     /// The store does not have these: one that is most likely older than this participant is lost at
@@ -418,9 +421,18 @@ impl Incoming {
         }
     }
 
+    /// How long after its latest content the rest of a send is taken for lost.
+    fn quiet_ms_of(&self, send: SendRef) -> i64 {
+        let Some(pace_ms) = self.sends[send].pace_ms() else {
+            return self.quiet_ms;
+        };
+        (QUIET_PACES * pace_ms).clamp(self.quiet_least_ms, self.pause_ms)
+    }
+
     fn check_quiet(&mut self, handle: SendRef, monotonic_ms: i64, around: &mut Surroundings<'_>) {
+        let quiet_ms = self.quiet_ms_of(handle);
         let send = &mut self.sends[handle];
-        let quiet_at_ms = send.last_progress_ms + self.quiet_ms;
+        let quiet_at_ms = send.last_progress_ms + quiet_ms;
         if monotonic_ms < quiet_at_ms {
             self.set_deadline(handle, quiet_at_ms);
             return;
@@ -440,7 +452,7 @@ impl Incoming {
             return;
         };
         // There was no room for all of them.
-        let mut due_ms = (!send.siblings_reported).then(|| monotonic_ms + self.quiet_ms);
+        let mut due_ms = (!send.siblings_reported).then(|| monotonic_ms + quiet_ms);
         if self.lost_ms != 0 && !send.lost {
             let lost_at_ms = send.last_progress_ms + self.lost_ms;
             if monotonic_ms >= lost_at_ms {

@@ -35,6 +35,8 @@ pub struct IncomingSend {
     pub sender_id: Arc<str>,
     /// When something of it came last, or it was named first.
     pub last_progress_ms: i64,
+    /// Distances between contents of it that came one after the other: their sum, and how many.
+    distances_ms: (i64, i64),
     /// What came of it, or was recovered with it.
     pub contents: Vec<EntryRef>,
     /// Ids that its contents say it follows.
@@ -83,6 +85,7 @@ impl IncomingSend {
             send_id,
             sender_id,
             last_progress_ms: monotonic_ms,
+            distances_ms: (0, 0),
             contents: Vec::new(),
             history: Vec::new(),
             content_count: None,
@@ -101,6 +104,22 @@ impl IncomingSend {
             deadline_ms: None,
             changed: 0,
         }
+    }
+
+    /// Something of it came. After a pause it says nothing of how far apart contents come.
+    pub fn on_progress(&mut self, pause_ms: i64, monotonic_ms: i64) {
+        let distance_ms = monotonic_ms - self.last_progress_ms;
+        if !self.contents.is_empty() && distance_ms < pause_ms {
+            let (sum_ms, count) = self.distances_ms;
+            self.distances_ms = (sum_ms + distance_ms, count + 1);
+        }
+        (self.last_progress_ms, self.siblings_told) = (monotonic_ms, 0);
+    }
+
+    /// How far apart its contents come on average; `None` before the second.
+    pub fn pace_ms(&self) -> Option<i64> {
+        let (sum_ms, count) = self.distances_ms;
+        sum_ms.checked_div(count)
     }
 
     /// Whether nothing of it came, and nothing is asked for.

@@ -122,6 +122,11 @@ impl OutgoingContent {
         self.content.is_some() || self.wire.is_some()
     }
 
+    /// Whether it is on its way out: a slow node may have it for long.
+    pub fn is_leaving(&self) -> bool {
+        self.queued || self.in_flight != 0
+    }
+
     /// A filter of `by` holds it, which came with `message_id`; false where that is nothing new.
     pub(super) fn on_filter(&mut self, by: &Arc<str>, message_id: &Name) -> bool {
         let is_full = self.possible.len() >= PARTICIPANTS_PER_SEND_MAX;
