@@ -95,6 +95,28 @@ def test_a_node_is_used_on_the_event_loop_it_was_started_on() -> None:
             run_virtual(use())
 
 
+def test_a_node_is_not_stopped_from_another_thread() -> None:
+    """It would stop by half: its loop goes on with what was taken away."""
+
+    async def main() -> None:
+        node = TransportNode(ScriptedTransport(), rng=OnTime())
+        await node.start()
+        with pytest.raises(NodeError, match="stop: scripted was started on another event loop than this one: start"):
+            await asyncio.to_thread(asyncio.run, node.stop())
+        await node.subscribe([TOPIC])
+        await node.stop()
+
+    asyncio.run(main())
+
+
+def test_a_node_may_be_stopped_where_its_loop_has_ended() -> None:
+    node = TransportNode(ScriptedTransport(), rng=OnTime())
+    asyncio.run(node.start())
+    asyncio.run(node.stop())
+    with pytest.raises(NodeError, match="scripted was stopped: create a new node"):
+        asyncio.run(node.start())
+
+
 @pytest.mark.parametrize("page", [None, [], {}])
 def test_an_answer_of_a_store_is_a_page(page: Any) -> None:
     assert fault_of_page(page) == f"a {type(page).__name__}: it must be a StorePage"

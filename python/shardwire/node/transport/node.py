@@ -142,7 +142,12 @@ class TransportNode(Lifetime):
         """Publishes what waits, for `drain_timeout_ms` at most, unsubscribes, disconnects for good; `events()` end.
 
         What is left fails. It goes on though its caller is cancelled.
+
+        Raises:
+            NodeError: The node was started on another event loop, as in another thread.
         """
+        if self._running is not None and not self._running.loop.is_closed():
+            self._require_own_loop("stop", self._running)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(drain_timeout_ms), name=f"{self._transport.name} stop")
         await asyncio.shield(self._stopping)
@@ -272,13 +277,16 @@ class TransportNode(Lifetime):
         if self._running is None or self._stopping is not None:
             state = "is not started: await node.start() first" if self._stopping is None else "was stopped"
             raise NodeError(f"{call}: {self._transport.name} {state}")
-        if asyncio.get_running_loop() is not self._running.loop:
+        self._require_own_loop(call, self._running)
+        return self._running
+
+    def _require_own_loop(self, call: str, running: _Running) -> None:
+        if asyncio.get_running_loop() is not running.loop:
             # What it runs waits on its own loop, which may have ended.
             raise NodeError(
                 f"{call}: {self._transport.name} was started on another event loop than this one: start it where its "
                 "channels are made, in one asyncio.run()"
             )
-        return self._running
 
     async def _unsubscribe(self, content_topics: Sequence[str]) -> None:
         for topic in content_topics:
