@@ -44,8 +44,8 @@ _NOTHING = {name: 0 for name in METRICS if name not in MEASUREMENTS}
 
 # On closing, callbacks that are being told outcomes get this long.
 CLOSING_ANNOUNCEMENTS_S = 1.0
-# An event loop whose tasks are all cancelled ends before this, or goes on.
-ENDING_S = 0.1
+# An event loop whose tasks are all cancelled ends before this, with what they clean up and its threads, or goes on.
+ENDING_S = 5.0
 
 
 class Session:

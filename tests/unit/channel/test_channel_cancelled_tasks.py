@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -122,6 +123,8 @@ def test_an_event_loop_that_ends_with_a_channel_open_says_nothing(caplog: pytest
         await node.start()
         channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=ChannelConfig.logos())
         channel.on(MessageReceivedEvent, print)
+        # The loop ends when this has.
+        asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.3)
         await asyncio.sleep(0.01)
 
     asyncio.run(main())
@@ -135,7 +138,7 @@ def test_a_channel_all_tasks_of_which_are_cancelled_closes(caplog: pytest.LogCap
         alice = await world.join("alice")
         for task in asyncio.all_tasks() - before:
             task.cancel()
-        await asyncio.sleep(1)
+        await asyncio.sleep(10)
         assert alice.is_closed()
         with pytest.raises(ChannelClosedError):
             await alice.send(b"x")
