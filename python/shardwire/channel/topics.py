@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 from shardwire.channel.hooks import awaitable_of
+from shardwire.errors import NodeError
 from shardwire.node.protocol import Node
 
 
@@ -57,7 +58,7 @@ async def acquire_topic(node: Node, content_topic: str) -> None:
     """Subscribes `node` where no other channel of it has.
 
     Raises:
-        NodeError: The node could not subscribe.
+        NodeError: The node could not subscribe, or is used by channels of another event loop.
     """
     # Channels of a loop that has ended use nothing, and nobody releases what they have acquired.
     for key in [key for key, known in list(_BY_NODE.items()) if known.loop.is_closed()]:
@@ -65,6 +66,12 @@ async def acquire_topic(node: Node, content_topic: str) -> None:
     subscriptions = _BY_NODE.get(id(node))
     if subscriptions is None:
         subscriptions = _BY_NODE[id(node)] = TopicSubscriptions(node)
+    elif subscriptions.loop is not asyncio.get_running_loop():
+        # A topic that it has the node would not be asked for, and what the node brings would wake nobody here.
+        raise NodeError(
+            "the node is used by channels on another event loop than this one: make all channels of a node on the same "
+            "one, or start a node of its own here"
+        )
     await subscriptions.acquire(content_topic)
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
-from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.encryption import ChaCha20Poly1305Encryption
-from shardwire.errors import ChannelClosedError, ConfigError
+from shardwire.errors import ChannelClosedError, ConfigError, NodeError
 from shardwire.event_names import EVENT_TYPES_BY_NAME
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions, NodeConfig
@@ -356,6 +356,24 @@ def test_a_second_event_loop_is_refused_by_an_error_and_told_of_nowhere_else(cap
 
     asyncio.run(main())
     assert [record for record in caplog.records if "another event loop" in record.message] == []
+
+
+def test_a_channel_is_not_made_on_a_node_that_channels_of_another_event_loop_use() -> None:
+    """Where the topic is the same the node would not be asked, and the channel hear nothing."""
+
+    async def main() -> None:
+        node = MemoryNetwork(seed=1).create_node("alice")
+        await node.start()
+
+        async def join() -> ReliableChannel:
+            return await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+
+        async with await join():
+            with pytest.raises(NodeError, match="used by channels on another event loop than this one: make all"):
+                await asyncio.to_thread(asyncio.run, join())
+        await node.stop()
+
+    asyncio.run(main())
 
 
 def test_a_node_is_entered_and_left() -> None:
