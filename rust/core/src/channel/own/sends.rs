@@ -30,6 +30,8 @@ pub struct OwnSends {
     listened: Listened,
     /// In the order of their registration.
     sends: LinkedHashMap<Name, Entry>,
+    /// Neither delivered nor failed, in that order: they are few beside the others.
+    pending: LinkedHashSet<Name>,
     /// Delivered or failed, the oldest first.
     settled: LinkedHashSet<Name>,
     /// Sends by request.
@@ -48,6 +50,7 @@ impl OwnSends {
             delivered_when,
             listened: Listened::default(),
             sends: LinkedHashMap::new(),
+            pending: LinkedHashSet::new(),
             settled: LinkedHashSet::new(),
             send_ids: HashMap::default(),
             unsent: LinkedHashSet::new(),
@@ -87,23 +90,18 @@ impl OwnSends {
 
     /// Sends that are not settled, the oldest first.
     pub fn pending(&self) -> impl Iterator<Item = &OwnSend> {
-        let sends = self.sends.values().map(|entry| &entry.send);
-        sends.filter(|send| send.is_pending())
+        self.pending.iter().filter_map(|send_id| self.get(send_id))
     }
 
     /// Their ids.
     #[cfg(debug_assertions)]
     pub fn pending_ids(&self) -> impl Iterator<Item = &Name> {
-        let pending = self
-            .sends
-            .iter()
-            .filter(|(_, entry)| entry.send.is_pending());
-        pending.map(|(send_id, _)| send_id)
+        self.pending.iter()
     }
 
     /// How many those are.
     pub fn pending_count(&self) -> usize {
-        self.sends.len() - self.settled.len()
+        self.pending.len()
     }
 
     /// Whether a send failed, was told so, and nothing of it can have reached the network.
@@ -126,11 +124,10 @@ impl OwnSends {
 
     /// Segments of sends that are not settled which a store has.
     pub fn in_store(&self) -> Vec<(Name, u32)> {
-        let pending = self.sends.iter();
+        let pending = self.pending.iter();
         pending
-            .filter(|(_, entry)| entry.send.is_pending())
-            .flat_map(|(send_id, entry)| {
-                let send = &entry.send;
+            .filter_map(|send_id| Some((send_id, self.get(send_id)?)))
+            .flat_map(|(send_id, send)| {
                 let stored = (0..send.content_count).filter(|&at| send.stored.contains(at));
                 stored.map(|ordinal| (send_id.clone(), ordinal))
             })
@@ -162,6 +159,9 @@ impl OwnSends {
     fn insert(&mut self, send_id: Name, send: OwnSend) {
         self.registered += 1;
         let serial = self.registered;
+        if send.is_pending() {
+            self.pending.insert(send_id.clone());
+        }
         self.sends.insert(send_id, Entry { send, serial });
     }
 
@@ -212,6 +212,7 @@ impl OwnSends {
         let Some((send_id, entry)) = self.sends.remove_entry(send_id.as_bytes()) else {
             return;
         };
+        self.pending.remove(&send_id);
         self.settled.remove(&send_id);
         self.unsent.remove(&send_id);
         for request_id in &entry.send.request_ids {
@@ -510,6 +511,7 @@ impl OwnSends {
                 .filter(move |(_, entry)| is_it(&entry.send));
             found.map(|(send_id, _)| send_id).collect::<BTreeSet<_>>()
         };
+        assert_eq!(of(OwnSend::is_pending), self.pending.iter().collect());
         assert_eq!(of(|send| !send.is_pending()), self.settled.iter().collect());
         let is_unsent = |send: &OwnSend| send.is_pending() && !send.sent;
         assert_eq!(of(is_unsent), self.unsent.iter().collect());
@@ -563,6 +565,7 @@ impl OwnSends {
     fn settle(&mut self, send_id: &Name) {
         // The newest is the last, also where it was settled before.
         self.settled.insert(send_id.clone());
+        self.pending.remove(send_id);
         self.unsent.remove(send_id);
         while self.settled.len() > SETTLED_REMEMBERED_MAX {
             let Some(oldest) = self.settled.front().cloned() else {
