@@ -154,4 +154,4 @@ def command(
 
 def _faults(lines: Iterable[str]) -> list[str]:
     """What no command says: of a callback of its own that raises nothing but a line tells."""
-    return [line for line in lines if "Traceback" in line or ("shardwire: callback " in line and " raised " in line)]
+    return [line for line in lines if "Traceback" in line or (": callback " in line and " raised " in line)]

@@ -37,7 +37,7 @@ def is_ending() -> bool:
 
 def run(scenario: Callable[[Subscriptions], Awaitable[None]]) -> None:
     async def main() -> None:
-        subscriptions = Subscriptions()
+        subscriptions = Subscriptions("'notes'")
         task = asyncio.create_task(subscriptions.run_announcements(is_ending))
         await scenario(subscriptions)
         subscriptions.end()
@@ -146,6 +146,7 @@ def test_a_callback_that_raises_is_reported_and_stops_nothing(caplog: pytest.Log
     assert "ValueError" in caplog.text
     # The frame, by file, line and function.
     assert re.search(r"raised ValueError at \S+test_subscriptions\.py:\d+ in broken$", caplog.text, re.MULTILINE)
+    assert re.search(r"channel 'notes': callback \S+broken for reliable:message:sent raised", caplog.text)
 
 
 def test_the_log_shows_where_a_callback_raised_innermost_frame_first(caplog: pytest.LogCaptureFixture) -> None:

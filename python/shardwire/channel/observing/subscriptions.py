@@ -366,8 +366,8 @@ class Subscriptions:
 
     def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:
         # The text of the error is the application's and may quote the message: its type is logged, and where it was.
-        where = frames(error, __file__)
-        logger.error("callback %s for %s raised %s%s", subscription.name, event.name, type(error).__name__, where)
+        what = f"{type(error).__name__}{frames(error, __file__)}"
+        logger.error("channel %s: callback %s for %s raised %s", self._name, subscription.name, event.name, what)
         if not isinstance(event, CallbackErrorEvent):
             self.announce(CallbackErrorEvent(event=event, error=error))
 
