@@ -64,6 +64,8 @@ CASES = [
     Return(3, 10, 60, True, 0.0),
     Return(3, 10, 60, False, 0.0),
     Return(3, 10, 60, True, 0.1),
+    Return(3, 50, 30, True, 0.0),
+    Return(3, 100, 30, True, 0.0),
     Return(20, 1, 20, True, 0.0),
     Return(20, 1, 60, True, 0.0),
 ]

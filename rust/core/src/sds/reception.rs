@@ -145,11 +145,17 @@ impl Machine {
             return;
         };
         let has_said_all = self.has_said_whole(&came.sender_id, &came.message_id, now);
+        let (ours, _) = self.asking.asked_for(&came.message_id);
         let (send, entry) = self.take_content(came, content, retrieval_hint, now);
         if came.from_store {
             self.incoming.on_stored(send);
         }
         self.take_history(came, Some(send), newness_ms, now);
+        if ours > 0 {
+            let named = came.message.causal_history.iter();
+            let named = named.map(|entry| entry.message_id);
+            self.asking.on_named_by_answer(named, now.monotonic_ms);
+        }
         if !has_said_all {
             self.owe(entry, now);
         }

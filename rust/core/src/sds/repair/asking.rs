@@ -24,7 +24,7 @@ const REPAIR_SYNC_INTERVAL_MS_MIN: i64 = 100;
 /// One that found an answer is followed by the next after this long: what was named exists then, somebody
 /// has it, and each further sync takes a further answer. Who lacks hundreds of messages would ask for
 /// minutes otherwise, three at a time.
-const ANSWERED_SYNC_INTERVAL_MS: i64 = 50;
+const ANSWERED_SYNC_INTERVAL_MS: i64 = 20;
 /// A message is asked for so often in the channel by syncs that leave for it at once; then by what
 /// leaves anyway, or, where something came that its namer had named, by a sync T_max after the last
 /// message that asked for anything.
@@ -38,6 +38,8 @@ const OUTNUMBERED: u32 = 3;
 /// It is asked for every T_max so often; then at distances that double with every second request that
 /// found no answer.
 const STEADY_ROUNDS: u32 = 4;
+/// What is followed from link to link is asked for so much sooner than anything that may be on its way.
+const LINKS_PER_T_REQ: i64 = 10;
 /// A request that another participant's content answers counts for so many.
 const ROUNDS_IN_VAIN: u32 = 4;
 /// Beyond this distance it is not asked for again.
@@ -149,6 +151,28 @@ impl Asking {
             self.unstored.insert(Name::new(message_id));
             let soon_ms = monotonic_ms + self.offset_ms(message_id);
             self.ask_at(entry, named_by, before_ms.min(soon_ms));
+        }
+    }
+
+    /// Something that was asked for came and names these: what of them is missing is as old, so it is not on its way. Where
+    /// no store comes first it is asked for soon, since link follows link.
+    pub fn on_named_by_answer<'a>(
+        &mut self,
+        named: impl Iterator<Item = &'a [u8]>,
+        monotonic_ms: i64,
+    ) {
+        if !self.store_away {
+            return;
+        }
+        for message_id in named {
+            let is_new = |missing: &&Upcoming| missing.since_ms == monotonic_ms;
+            if let Some(missing) = self.upcoming.get(message_id).filter(is_new) {
+                let (entry, named_by) = (missing.entry.clone(), Arc::clone(&missing.named_by));
+                let name = Name::from_wire(message_id);
+                let soon_ms = self.offset_ms(&name) / LINKS_PER_T_REQ;
+                self.upcoming.remove(&name);
+                self.ask_at(entry, named_by, monotonic_ms + soon_ms);
+            }
         }
     }
 
@@ -325,8 +349,16 @@ impl Asking {
             taken.push(entry);
         }
         if !taken.is_empty() {
-            let patience_ms = self.patience_ms() << self.in_vain_doublings();
-            self.patient_not_before_ms = monotonic_ms + patience_ms;
+            let asked = taken
+                .iter()
+                .map(|entry| self.asked_for(&entry.message_id).0);
+            let is_steady = asked.min().is_some_and(|ours| ours <= STEADY_ROUNDS);
+            let patience_ms = if is_steady {
+                self.patience_ms()
+            } else {
+                self.t_max_ms
+            };
+            self.patient_not_before_ms = monotonic_ms + (patience_ms << self.in_vain_doublings());
         }
         taken
     }
@@ -402,7 +434,7 @@ impl Asking {
         (self.syncs_in_vain / SYNCS_IN_VAIN).min(IN_VAIN_DOUBLINGS_MAX)
     }
 
-    /// T_max of those requests that are the first to be made again.
+    /// T_max of those requests that are the first to be made again, while they are made at equal distances.
     fn patience_ms(&self) -> i64 {
         match self.store_away || !self.unstored.is_empty() {
             true => self.unstored_ms.1,
@@ -941,6 +973,24 @@ mod tests {
         asking.set_store_away(false, SHORT_MS, 21_000);
         asking.on_missing(entry("at last"), &"carol".into(), 21_000);
         assert!(*due(&asking).last().unwrap() >= 51_000);
+    }
+
+    #[test]
+    fn what_an_answer_names_is_asked_for_sooner_where_no_store_comes_first() {
+        for away in [true, false] {
+            let mut asking = with_a_store();
+            asking.set_store_away(away, SHORT_MS, 0);
+            asking.on_missing(entry("before"), &"carol".into(), 0);
+            asking.on_missing(entry(ID), &"carol".into(), 100);
+            // What was named earlier keeps its time: more may be on its way.
+            let named = ["before", "here", ID].map(str::as_bytes);
+            asking.on_named_by_answer(named.into_iter(), 100);
+            let due: HashMap<_, _> = asking.requests().collect();
+            let wait_ms = due[&Name::new(ID)] - 100;
+            let is_sooner = wait_ms <= SHORT_MS.1 / LINKS_PER_T_REQ;
+            assert_eq!(is_sooner, away, "{wait_ms}");
+            assert!(due[&Name::new("before")] >= SHORT_MS.0);
+        }
     }
 
     #[test]
