@@ -183,7 +183,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         values = {
             "micro-batches": totals.batches,
             "rows read": totals.rows_read,
-            "entries of state": totals.messages_held,
+            "entries of state": totals.entries_held,
             "messages unfinished": waiting,
             **counts.values,
         }

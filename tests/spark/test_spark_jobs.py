@@ -794,7 +794,7 @@ def test_what_a_stream_reads_and_writes_belongs_together(spark: SparkSession, tm
     assert (
         capsys.readouterr()
         .err.rstrip()
-        .endswith("give --by as the checkpoint has it, or a new checkpoint and a new output")
+        .endswith("or a new checkpoint and a new output, as where an earlier shardwire made it")
     )
 
 

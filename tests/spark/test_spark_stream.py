@@ -22,7 +22,7 @@ from spark.rows import CONFIG, payload_of, reassembled, without
 from shardwire import ConfigError, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
-from shardwire.spark import decrypt, reconstruct, reconstruct_stream
+from shardwire.spark import decrypt, reconstruct, reconstruct_stream, unfinished
 from shardwire.spark.unfinished import unfinished_messages
 
 if TYPE_CHECKING:
@@ -122,7 +122,9 @@ def test_messages_are_kept_apart_by_columns_with_dots_and_backticks(spark: Spark
     assert (held["a.b"], held["c`d"], held["segments_received"]) == ("two", 7, 2)
 
 
-def test_what_is_unfinished_is_kept_apart_by_times(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_unfinished_is_kept_apart_by_times(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "in", {"payload": segment(payload_of(1, 5_000), CONFIG)[:2]}, 0)
     stream = spark.readStream.schema("payload binary").parquet(str(tmp_path / "in"))
@@ -135,6 +137,10 @@ def test_what_is_unfinished_is_kept_apart_by_times(spark: SparkSession, tmp_path
         run_to_end(reconstruct_stream(timed, CONFIG, by=by, watermark_delay_ms=3_600_000), tmp_path)
         checkpoint = str(tmp_path / "checkpoint")
         [held] = unfinished_messages(spark, checkpoint, CONFIG, by=by).collect()
+        with monkeypatch.context() as patched:
+            patched.setattr(unfinished, "BUCKET", "what an earlier one had not")
+            with pytest.raises(ConfigError, match="is of an earlier shardwire, and this one cannot read its state"):
+                unfinished_messages(spark, checkpoint, CONFIG, by=by)
         for other in ([], ["day"], [*by, "hour"]):
             with pytest.raises(ConfigError, match=r"the query of checkpoint .* kept messages apart by other columns"):
                 unfinished_messages(spark, checkpoint, CONFIG, by=other)
@@ -250,9 +256,9 @@ def test_wrong_arguments_are_refused_at_once(spark: SparkSession) -> None:
     }.items():
         with pytest.raises(ConfigError, match=match):
             reconstruct_stream(stream, CONFIG, **arguments)  # type: ignore[arg-type]
-    ours = "shardwire_event_time"
-    with pytest.raises(ConfigError, match=f"by names the column '{ours}', which the result needs"):
-        reconstruct_stream(stream.selectExpr("*", f"'' {ours}"), CONFIG, by=[ours])
+    for ours in ("shardwire_event_time", "shardwire_bucket"):
+        with pytest.raises(ConfigError, match=f"by names the column '{ours}', which the result needs"):
+            reconstruct_stream(stream.selectExpr("*", f"'' {ours}"), CONFIG, by=[ours])
     with pytest.raises(ConfigError, match=r"df has a watermark on the column 'timestamp'.*: leave withWatermark out"):
         reconstruct_stream(stream.withWatermark("timestamp", "1 minute"), CONFIG)
     with pytest.raises(ConfigError, match="use reconstruct"):

@@ -31,7 +31,8 @@ _REMEDIES = {
     "Could not read footer": "--skip-corrupt leaves such files out",
     "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "write that file anew with the columns of the first one",
     "FAILED_READ_FILE": "--skip-corrupt leaves such files out",
-    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": "give --by as the checkpoint has it, or a new checkpoint and a new output",
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE": "give --by as the checkpoint has it; or a new checkpoint and a "
+    "new output, as where an earlier shardwire made it",
     "Multiple streaming ": "another run has this checkpoint: end it first, or give a new checkpoint and a new output",
     "Python worker failed to connect back": "Spark waits 10 s for its driver's Python to start, and on a busy "
     "machine that takes longer: run it again, a stream with the same checkpoint",

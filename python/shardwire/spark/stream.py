@@ -27,7 +27,7 @@ from shardwire.spark.reconstruct import (
     unwrapped_segments,
 )
 from shardwire.spark.schema import MESSAGE_FIELDS
-from shardwire.spark.stream_state import EVENT_TIME, StreamReconstruction
+from shardwire.spark.stream_state import BUCKET, BUCKETS, EVENT_TIME, StreamReconstruction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -104,7 +104,7 @@ def reconstruct_stream(
     for name, value in (("watermark_delay_ms", watermark_delay_ms), ("remember_ms", remember_ms)):
         check_integer(name, value, 0, (1 << 53) - 1)
     steps = check_steps(unwrap, key)
-    by = check_columns(df, by, steps, (EVENT_TIME,), in_state=True)
+    by = check_columns(df, by, steps, (EVENT_TIME, BUCKET), in_state=True)
     timed = df.withColumn(EVENT_TIME, _event_time(df, timestamp)).withWatermark(
         EVENT_TIME, f"{watermark_delay_ms} milliseconds"
     )
@@ -120,8 +120,9 @@ def reconstruct_stream(
     moment = F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={})
     kept = [name_in_state(name) for name in by]
     renamed = [column_of(name).alias(other) for name, other in zip(by, kept, strict=True)]
-    arrivals = segments.select(*renamed, *SEGMENT_COLUMNS, moment)
-    grouped = arrivals.groupBy(*columns_of_names(kept), HASH, SEND_ID)
+    bucket = F.pmod(F.xxhash64(HASH, SEND_ID), F.lit(BUCKETS)).cast("int").alias(BUCKET)
+    arrivals = segments.select(*renamed, *SEGMENT_COLUMNS, moment, bucket)
+    grouped = arrivals.groupBy(*columns_of_names((*kept, BUCKET)))
     asked = (config, tuple(kept), include_payload, remember_ms)
     schema = message_schema(arrivals, kept)
     if versions.HAS_STATE_OF_ROWS:

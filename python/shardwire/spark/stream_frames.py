@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from shardwire.archive.arrow import PAYLOAD, SENDER, TIMESTAMP
-from shardwire.spark.stream_state import Segment, StreamReconstruction
+from shardwire.archive.arrow import ERROR, HASH, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
+from shardwire.spark.stream_state import StreamReconstruction
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
 class StreamFrames(StreamReconstruction):
     """`StreamReconstruction` with frames in and out."""
 
-    segment_schema = StructType(
-        [
-            StructField("payload", BinaryType()),
-            StructField("timestamp", StringType()),
-            StructField("sender", StringType()),
-        ]
-    )
-
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[Any]:
         plain = (row for frame in rows for row in _rows_of(frame))
         yield from _frames_of(super().handleInputRows(_values_of(key), plain, timerValues))
@@ -37,18 +28,11 @@ class StreamFrames(StreamReconstruction):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
         yield from _frames_of(super().handleExpiredTimer(_values_of(key), timerValues, expiredTimerInfo))
 
-    def _stored(self, segments: Iterable[Segment]) -> list[Any]:
-        return [(payload, _text_of(timestamp), sender) for payload, timestamp, sender in segments]
-
-    def _loaded(self, stored: Iterable[Any]) -> Iterator[Segment]:
-        for payload, timestamp, sender in stored:
-            yield bytes(payload), _integer_of(timestamp), sender
-
 
 def _rows_of(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for row in frame.to_dict("records"):
         row[TIMESTAMP] = _integer_of(row[TIMESTAMP])
-        for name in (PAYLOAD, SENDER):
+        for name in (HASH, SEND_ID, PAYLOAD, SENDER, ERROR):
             row[name] = None if row[name] is None or row[name] is pd.NA else row[name]
         yield row
 
@@ -76,7 +60,3 @@ def _value_of(value: Any) -> Any:
 
 def _integer_of(text: Any) -> int | None:
     return int(text) if isinstance(text, str) else None
-
-
-def _text_of(number: int | None) -> str | None:
-    return None if number is None else str(number)

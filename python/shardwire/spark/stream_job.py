@@ -33,12 +33,12 @@ class StreamTotals:
     Attributes:
         batches: Micro-batches that read something.
         rows_read: Rows of the source.
-        messages_held: Messages whose state was held at the end: unfinished ones, and finished ones that are remembered.
+        entries_held: Rows of its state at the end: of unfinished messages, and of buckets of what is remembered.
     """
 
     batches: int = 0
     rows_read: int = 0
-    messages_held: int = 0
+    entries_held: int = 0
 
 
 def secret_of(value: str, name: str) -> str:
@@ -174,7 +174,7 @@ def _tell(query: StreamingQuery, totals: StreamTotals, told: int, stream: TextIO
     """Writes the micro-batches after number `told`; returns the last one."""
     for progress in query.recentProgress:
         number, rows = int(progress["batchId"]), int(progress["numInputRows"])
-        totals.messages_held = sum(int(operator["numRowsTotal"]) for operator in progress["stateOperators"])
+        totals.entries_held = sum(int(operator["numRowsTotal"]) for operator in progress["stateOperators"])
         if number <= told or not progress["durationMs"].get("addBatch"):
             continue
         told = number
@@ -183,7 +183,7 @@ def _tell(query: StreamingQuery, totals: StreamTotals, told: int, stream: TextIO
         milliseconds = progress["durationMs"]["triggerExecution"]
         stream.write(
             f"micro-batch {number}: {grouped(rows)} rows in {milliseconds / 1000:.1f} s, "
-            f"{grouped(totals.messages_held)} entries of state\n"
+            f"{grouped(totals.entries_held)} entries of state\n"
         )
         stream.flush()
     return told

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
+from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, SEND_ID
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_kind, check_list, check_text
 from shardwire.errors import ConfigError
@@ -20,7 +20,8 @@ from shardwire.spark.columns import columns_of_names, name_in_state
 from shardwire.spark.files import first_line
 from shardwire.spark.reconstruct import message_schema
 from shardwire.spark.schema import MESSAGE_FIELDS
-from shardwire.spark.stream_state import KNOWN_SCHEMA, Known, put_together
+from shardwire.spark.stream_known import KNOWN_SCHEMA, Known, put_together
+from shardwire.spark.stream_state import BUCKET
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,21 +53,25 @@ def unfinished_messages(
     check_kind("config", config, SegmentationConfig)
     check_list("by", by, "columns")
     kept = [name_in_state(name) for name in by]
-    keys = [F.col("key").getField(name).alias(name) for name in (*kept, HASH, SEND_ID)]
-    known = _state(spark, checkpoint, "known").where("not value.is_finished")
-    if {*kept, HASH, SEND_ID} != set(known.select("key.*").columns):
+    known, segments = (_state(spark, checkpoint, name) for name in ("known", "segments"))
+    keyed = set(known.select("key.*").columns)
+    if BUCKET not in keyed:
+        raise ConfigError(
+            f"checkpoint {checkpoint!r} is of an earlier shardwire, and this one cannot read its state: give one of a "
+            "query that was begun anew, with a new output"
+        )
+    if {*kept, BUCKET} != keyed:
         raise ConfigError(
             f"by is {list(by)!r}, and the query of checkpoint {checkpoint!r} kept messages apart by other columns: "
             "give those"
         )
+    keys = [F.col("key").getField(name).alias(name) for name in kept]
+    keys += [F.col("user_map_key").getField(name).alias(ours) for name, ours in (("hash", HASH), ("send_id", SEND_ID))]
     # Prefixed: a column of `by` may be called like one of these.
-    fields = [F.col("value").getField(name).alias(f"shardwire_known_{name}") for name in KNOWN_SCHEMA.names]
+    fields = [F.col("user_map_value").getField(name).alias(f"shardwire_known_{name}") for name in KNOWN_SCHEMA.names]
     known = known.select(*keys, *fields)
-    segments = _state(spark, checkpoint, "segments").select(
-        *keys,
-        F.col("list_element.payload").alias(PAYLOAD),
-        F.col("list_element.timestamp").cast("bigint").alias(TIMESTAMP),
-        F.col("list_element.sender").alias(SENDER),
+    segments = segments.select(*keys, F.explode("user_map_value.segments").alias("segment")).select(
+        *columns_of_names((*kept, HASH, SEND_ID)), "segment.*"
     )
     message = columns_of_names((*kept, HASH, SEND_ID))
     together = known.groupBy(*message).cogroup(segments.groupBy(*message))
@@ -86,7 +91,7 @@ def _put_together(
     rows = []
     for digest, send_id, *state in zip(*(column.to_pylist() for column in known.columns[by_count:]), strict=True):
         held = list(zip(*(column.to_pylist() for column in segments.columns[by_count + 2 :]), strict=True))
-        rows.append(put_together(config, include_payload, (digest, send_id), Known.from_state(tuple(state)), held))
+        rows += put_together(config, include_payload, [((digest, send_id), Known.from_state(tuple(state)), held)])
     for field in MESSAGE_SCHEMA:
         table = table.append_column(field, pa.array([row[field.name] for row in rows], field.type))
     return table
