@@ -305,7 +305,11 @@ UNREADABLE = {
         ("--payload", "paylod"),
         "error: --payload names the column 'paylod': the DataFrame has",
     ),
-    "a column of text": ("in.parquet", ("--payload", "topic"), "it must be binary; decode it before, as unbase64 does"),
+    "a column of text": (
+        "in.parquet",
+        ("--payload", "topic"),
+        "it must be binary; decode it before, from base64",
+    ),
     "no key file": (
         "in.parquet",
         ("--overwrite", "--unwrap", "decrypt", "--key-file", "/no/such/key"),

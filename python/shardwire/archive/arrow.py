@@ -75,6 +75,12 @@ def limits_of(config: SegmentationConfig) -> dict[str, int]:
     }
 
 
+def remedy_of(is_text: bool, wanted: str) -> str:
+    """What to do about a column of another type than the one that is wanted."""
+    # A cast of base64 gives bytes, too, and other ones.
+    return "decode it before, from base64 for example" if is_text and wanted == "binary" else "cast it before"
+
+
 def batch_of(columns: Mapping[str, Array]) -> pa.RecordBatch:
     """A record batch of named columns."""
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -24,6 +24,7 @@ from shardwire.archive.arrow import (
     TIMESTAMP,
     batch_of,
     nanoseconds_of,
+    remedy_of,
 )
 from shardwire.archive.places import require_utf_8
 from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep
@@ -301,7 +302,8 @@ def checked_columns(
     for column, role, is_right, wanted in wanted_columns:
         if column is not None and not is_right(_field(schema, column, role).type):
             found = _field(schema, column, role).type
-            raise ConfigError(f"{role} names the column {column!r} of type {found}: it must be {wanted}")
+            remedy = remedy_of(_is_text(found), wanted)
+            raise ConfigError(f"{role} names the column {column!r} of type {found}: it must be {wanted}; {remedy}")
     return Columns(payload, tuple(by), key, timestamp, sender, topic_from_waku)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType, TimestampType
 
+from shardwire.archive.arrow import remedy_of
 from shardwire.config.checks import check_text
 from shardwire.errors import ConfigError
 from shardwire.quoting import listed
@@ -128,8 +129,7 @@ def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
     check_named(df, name, role)
     found = df.schema[name].dataType.simpleString()
     if found != wanted:
-        # A cast of base64 gives bytes, too, and other ones.
-        remedy = "decode it before, as unbase64 does" if (found, wanted) == ("string", "binary") else "cast it before"
+        remedy = remedy_of(found == "string", wanted)
         raise ConfigError(f"{role} names the column {name!r} of type {found}: it must be {wanted}; {remedy}")
     return column_of(name)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
-from shardwire.archive.arrow import Array
+from shardwire.archive.arrow import Array, remedy_of
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
 
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 # Integers that a float holds exactly.
 _EXACT_MAX = 1 << 53
 _ARROW_TYPES: dict[str, Any] = {"binary": pa.large_binary(), "string": pa.large_string(), "bigint": pa.int64()}
+_HAS_TYPE: dict[str, Callable[[Any], bool]] = {
+    "binary": lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
+    "string": lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+    # A literal number of SQL is an int.
+    "bigint": pa.types.is_integer,
+}
 # What Spark makes of the values of a column in pandas.
 _PANDAS_TYPES: dict[str, tuple[type, ...]] = {"binary": (bytes, bytearray), "string": (str,)}
 
@@ -51,7 +58,17 @@ def arrow_form(function: BatchFunction) -> Udf:
     """An Arrow UDF; where PySpark has none, a pandas UDF over the same call."""
     if versions.arrow_udf is None:
         return pandas_form(function)
-    udf: Udf = versions.arrow_udf(function.of_batch, returnType=function.returns)
+    of_batch, takes = function.of_batch, function.takes
+    names = tuple(inspect.signature(of_batch).parameters)
+
+    @wraps(of_batch)
+    def of_arrays(*columns: Array) -> Array:
+        for column, wanted, name in zip(columns, takes, names, strict=True):
+            if not _HAS_TYPE[wanted](column.type):
+                raise _other_type(name, from_arrow_type(column.type).simpleString(), wanted)
+        return of_batch(*columns)
+
+    udf: Udf = versions.arrow_udf(of_arrays, returnType=function.returns)
     return udf
 
 
@@ -75,12 +92,18 @@ def pandas_form(function: BatchFunction) -> Udf:
     return udf
 
 
+def _other_type(name: str, found: str, wanted: str) -> ConfigError:
+    remedy = remedy_of(found == "string", wanted)
+    return ConfigError(f"column {name} is of type {found}: it must be {wanted}; {remedy}")
+
+
 def _array(series: pd.Series, type_name: str, name: str) -> Array:
     first = series.first_valid_index()
     wanted = _PANDAS_TYPES.get(type_name)
     # Text and numbers would pass for bytes.
     if wanted is not None and first is not None and not isinstance(series.loc[first], wanted):
-        raise ConfigError(f"column {name} holds {type(series.loc[first]).__name__}: it must be {type_name}")
+        found = type(series.loc[first])
+        raise _other_type(name, "string" if found is str else found.__name__, type_name)
     if type_name == "bigint" and series.dtype.kind == "f":
         # pandas has no nullable integer by default: one null makes floats of them all.
         if (series.abs() > _EXACT_MAX).any():
