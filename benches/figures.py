@@ -250,7 +250,7 @@ def waku_rest() -> list[str]:
 
 def spark() -> list[str]:
     lines = []
-    for pattern in ("*-spark-plans.json", "*-spark-versions.json", "*-spark-hash.json"):
+    for pattern in ("*-spark-plans.json", "*-spark-versions.json", "*-spark-hash.json", "*-spark-stream.json"):
         run = read(pattern)
         rows = [
             [
@@ -365,7 +365,8 @@ def page() -> str:
             """Two cores. *big* is 1 GB in segments of 100 KB, *small* 300 MB in segments of 1 KB; *archive c=n* is 1 GB
             in messages of 0.5 MB in the order of arrival, n of them at once; below stands which part of that was
             measured. `i2` moves every row across the network and into Python, and does nothing there. Each floor is a
-            plan with nothing of ours in it but the hash: what `reconstruct` takes beyond it is its own. *Of the
+            plan with nothing of ours in it but the hash: what `reconstruct` takes beyond it is its own. *stream* is
+            100,000 messages of one segment in one micro-batch. *Of the
             processor* is the ratio of its time in all processes, which other work on the machine moves less."""
         ),
         *spark(),

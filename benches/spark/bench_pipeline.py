@@ -8,8 +8,9 @@ machine moves less.
 
 Sections: big (1 GB, 10,240 segments of 100 KB in 1,024 messages), small (300,000 segments of 1 KB in 30,000 messages),
 hash, archive (1 GB in messages of 0.5 MB, c of them at once), alone (without Spark), memory (ten times *small*, and a
-key of 2 GB). `i2` is the floor: a shuffle by hash and one way into Python, where nothing is done.
-Further floors are the plans themselves with nothing of ours in them. versions: the same on other versions of PySpark,
+key of 2 GB), stream (100,000 messages of one segment in one micro-batch). `i2` is the floor: a shuffle by hash and one
+way into Python, where nothing is done. Further floors are the plans themselves with nothing of ours in them. versions:
+the same on other versions of PySpark,
 of which `--versions` names an interpreter each.
 """
 
@@ -39,7 +40,7 @@ from pyspark.sql import functions as F
 
 from shardwire.archive import reconstruct_files
 from shardwire.spark import functions as sw
-from shardwire.spark import reconstruct, reconstruct_archive, with_keccak256
+from shardwire.spark import reconstruct, reconstruct_archive, reconstruct_stream, with_keccak256
 from shardwire.spark.functions import keccak256_array
 from shardwire.spark.java import ensure_java
 from shardwire.spark.reconstruct import absent_columns, unwrapped_segments
@@ -102,6 +103,7 @@ class Bench:
             ("small", "small"),
             ("versions", "small"),
             ("memory", "small"),
+            ("stream", "ones"),
         ):
             if section in sections:
                 traffic.shuffled(self.directory, self.shapes[name])
@@ -197,6 +199,25 @@ class Bench:
                 ),
             }
             self.compare(name, "i2", runs, {"reconstruct(key=)": target, "reconstruct from bare payloads": 1.5})
+
+    def run_stream(self) -> None:
+        """100,000 messages of one segment in one micro-batch, from a new checkpoint, beside all that is done to them
+        before the state."""
+        shape = self.shapes["ones"]
+        source = Path(traffic.shuffled(self.directory, shape)).parent
+        with self.session() as spark:
+            df = spark.readStream.schema("payload binary").parquet(str(source))
+
+            def run(plan: DataFrame) -> None:
+                with self._sink() as checkpoint:
+                    stream = plan.writeStream.format("noop").option("checkpointLocation", checkpoint)
+                    stream.trigger(availableNow=True).start().awaitTermination()
+
+            runs = {
+                "unwrapped alone": lambda: run(unwrapped_segments(df, shape.config, "payload", [], (), None, None)),
+                "reconstruct_stream": lambda: run(reconstruct_stream(df, shape.config)),
+            }
+            self.compare("stream", "unwrapped alone", runs, {})
 
     def run_versions(self) -> None:
         """Each version in a process of its own, which is asked for one plan at a time."""
@@ -340,7 +361,7 @@ class Bench:
 
 
 def main() -> None:
-    sections = ["big", "small", "hash", "archive", "alone", "memory"]
+    sections = ["big", "small", "hash", "archive", "alone", "memory", "stream"]
     extra = ["versions"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(

@@ -25,11 +25,12 @@ _SPLIT_BYTES = 126 << 20
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Messages of ten segments."""
+    """Messages of as many segments."""
 
     name: str
     segment_size_bytes: int
     messages: int
+    parts: int = PARTS
 
     @property
     def config(self) -> SegmentationConfig:
@@ -37,13 +38,13 @@ class Shape:
 
     @property
     def total_bytes(self) -> int:
-        return self.messages * PARTS * self.segment_size_bytes
+        return self.messages * self.parts * self.segment_size_bytes
 
 
 def shapes(scale: float) -> dict[str, Shape]:
     """big: 1 GB in segments of 100 KB. half: 1 GB in messages of 0.5 MB. small: 300 MB in segments of 1 KB.
 
-    small10: ten times as many of them.
+    small10: ten times as many of them. ones: messages of one segment.
     """
     return {
         shape.name: shape
@@ -52,6 +53,7 @@ def shapes(scale: float) -> dict[str, Shape]:
             Shape("half", 50_000, max(64, int(2_048 * scale))),
             Shape("small", 1_000, max(32, int(30_000 * scale))),
             Shape("small10", 1_000, max(320, int(300_000 * scale))),
+            Shape("ones", 1_000, max(32, int(100_000 * scale)), parts=1),
         )
     }
 
@@ -152,7 +154,7 @@ def hot(directory: Path, total_bytes: int) -> str:
 
 
 def _message(chance: random.Random, shape: Shape) -> tuple[bytes, list[bytes]]:
-    payload = chance.randbytes(shape.segment_size_bytes * PARTS)
+    payload = chance.randbytes(shape.segment_size_bytes * shape.parts)
     return payload, segment(payload, shape.config)
 
 

@@ -46,7 +46,11 @@ ODD: dict[str, tuple[Callable[[Path], Path], list[str], list[str]]] = {
     "an empty file": (bytes_of(b""), [], ["0.parquet", "cannot be read as Parquet"]),
     "another format": (bytes_of(b"text, and no more than that"), [], ["0.parquet", "cannot be read as Parquet"]),
     "no payload": (lambda path: files(path, {"data": PARTS}), [], ["the archive has data"]),
-    "a payload of text": (lambda path: files(path, {"payload": ["text"]}), [], ["of type string", "binary; decode it before"]),
+    "a payload of text": (
+        lambda path: files(path, {"payload": ["text"]}),
+        [],
+        ["of type string", "binary; decode it before"],
+    ),
     "two payloads": (two_of_one_name, [], ["'payload'", "rename all but one"]),
     "a file lacks a column": (
         lambda path: files(path, {"payload": PARTS, "who": ["a"] * COUNT}, {"payload": PARTS}),
