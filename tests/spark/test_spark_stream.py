@@ -150,6 +150,28 @@ def test_what_is_unfinished_is_kept_apart_by_times(
     assert held["day"].timestamp() == datetime(2026, 3, 28, 15, tzinfo=UTC).timestamp()
 
 
+def test_messages_are_kept_apart_by_times_of_an_hour_that_comes_twice(spark: SparkSession, tmp_path: Path) -> None:
+    # In the zone of the session both are half past one.
+    times = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in (5, 6)]
+    parts = segment(payload_of(1, 5_000), CONFIG)
+    (tmp_path / "in").mkdir()
+    rows = [(time, part) for time, count in zip(times, (len(parts), 2), strict=True) for part in parts[:count]]
+    moments, payloads = zip(*rows, strict=True)
+    columns = {"at": pa.array(moments, pa.timestamp("us", "UTC")), "payload": pa.array(payloads, pa.binary())}
+    write(tmp_path / "in", columns, 0)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        stream = spark.readStream.schema("at timestamp, payload binary").parquet(str(tmp_path / "in"))
+        run_to_end(reconstruct_stream(stream, CONFIG, by=["at"], watermark_delay_ms=3_600_000), tmp_path)
+        out = spark.read.parquet(str(tmp_path / "out"))
+        left = unfinished_messages(spark, str(tmp_path / "checkpoint"), CONFIG, by=["at"])
+        found, held = (rows.selectExpr("unix_seconds(at) at", "status").collect() for rows in (out, left))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert (found, held) == ([(times[0].timestamp(), "complete")], [(times[1].timestamp(), "incomplete")])
+
+
 def test_what_is_unfinished_is_told_as_the_stream_tells_it_once_it_expires(spark: SparkSession, tmp_path: Path) -> None:
     payload, late = payload_of(4, 5_000), payload_of(5, 500)
     parts = segment(payload, CONFIG)

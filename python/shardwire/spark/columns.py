@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _FLOATS = frozenset({"float", "double"})
 _UNSORTED = frozenset({"map", "variant", "interval", "yearmonthinterval"})
 _NO_STATE = _UNSORTED | _FLOATS | {"array", "daytimeinterval"}
+_TIME_IN_STATE = "shardwire_time_"
 
 
 def check_data_frame(df: object) -> None:
@@ -62,9 +63,27 @@ def columns_of_names(names: Iterable[str]) -> list[Column]:
     return [column_of(name) for name in names]
 
 
-def name_in_state(name: str) -> str:
-    """What a column of `by` is called in a stream's state, where Spark finds none with a dot or a backtick."""
+def name_in_state(name: str, kind: DataType | None = None) -> str:
+    """What a column of `by` is called in a stream's state, where Spark finds none with a dot or a backtick.
+
+    Times are there as integers: Python makes one of the session's zone of each, whose clocks show an hour twice.
+    """
+    if isinstance(kind, TimestampType):
+        return f"{_TIME_IN_STATE}{name.encode().hex()}"
     return f"shardwire_by_{name.encode().hex()}" if "." in name or "`" in name else name
+
+
+def in_state(name: str, kind: DataType) -> Column:
+    """A column of `by` as a stream's state has it, under its name there."""
+    column = column_of(name)
+    value = F.unix_micros(column) if isinstance(kind, TimestampType) else column
+    return value.alias(name_in_state(name, kind))
+
+
+def from_state(kept: str, name: str) -> Column:
+    """A column of a stream's state as a column of `by`, under that name."""
+    column = column_of(kept)
+    return (F.timestamp_micros(column) if kept.startswith(_TIME_IN_STATE) else column).alias(name)
 
 
 def clashing(df: DataFrame, names: Sequence[str], taken: Iterable[str]) -> list[str]:

@@ -15,8 +15,9 @@ from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.spark import versions
 from shardwire.spark.columns import (
     check_data_frame,
-    column_of,
     columns_of_names,
+    from_state,
+    in_state,
     name_in_state,
     nanoseconds_column,
 )
@@ -118,8 +119,8 @@ def reconstruct_stream(
         segments = segments.withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string"))
     # Without its mark the column drives the watermark, but Spark drops no row for being behind it.
     moment = F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={})
-    kept = [name_in_state(name) for name in by]
-    renamed = [column_of(name).alias(other) for name, other in zip(by, kept, strict=True)]
+    renamed = [in_state(name, segments.schema[name].dataType) for name in by]
+    kept = [name_in_state(name, segments.schema[name].dataType) for name in by]
     bucket = F.pmod(F.xxhash64(HASH, SEND_ID), F.lit(BUCKETS)).cast("int").alias(BUCKET)
     arrivals = segments.select(*renamed, *SEGMENT_COLUMNS, moment, bucket)
     grouped = arrivals.groupBy(*columns_of_names((*kept, BUCKET)))
@@ -131,7 +132,9 @@ def reconstruct_stream(
         from shardwire.spark.stream_frames import StreamFrames
 
         messages = grouped.transformWithStateInPandas(StreamFrames(*asked), schema, "append", "EventTime")
-    return messages if kept == list(by) else messages.toDF(*by, *MESSAGE_FIELDS.names)
+    if kept == by:
+        return messages
+    return messages.select(*map(from_state, kept, by), *MESSAGE_FIELDS.names)
 
 
 def _event_time(df: DataFrame, timestamp: str | None) -> Column:

@@ -10,13 +10,14 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, SEND_ID
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_kind, check_list, check_text
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
-from shardwire.spark.columns import columns_of_names, name_in_state
+from shardwire.spark.columns import columns_of_names, from_state, name_in_state
 from shardwire.spark.files import first_line
 from shardwire.spark.reconstruct import message_schema
 from shardwire.spark.schema import MESSAGE_FIELDS
@@ -52,7 +53,6 @@ def unfinished_messages(
     check_text("checkpoint", checkpoint)
     check_kind("config", config, SegmentationConfig)
     check_list("by", by, "columns")
-    kept = [name_in_state(name) for name in by]
     known, segments = (_state(spark, checkpoint, name) for name in ("known", "segments"))
     keyed = set(known.select("key.*").columns)
     if BUCKET not in keyed:
@@ -60,6 +60,8 @@ def unfinished_messages(
             f"checkpoint {checkpoint!r} is of an earlier shardwire, and this one cannot read its state: give one of a "
             "query that was begun anew, with a new output"
         )
+    times = {name: name_in_state(name, TimestampType()) for name in by}
+    kept = [time if time in keyed else name_in_state(name) for name, time in times.items()]
     if {*kept, BUCKET} != keyed:
         raise ConfigError(
             f"by is {list(by)!r}, and the query of checkpoint {checkpoint!r} kept messages apart by other columns: "
@@ -77,7 +79,7 @@ def unfinished_messages(
     together = known.groupBy(*message).cogroup(segments.groupBy(*message))
     put = partial(_put_together, config or SegmentationConfig(), include_payload, len(by))
     messages = together.applyInArrow(put, message_schema(known, kept))
-    return messages.toDF(*by, *MESSAGE_FIELDS.names)
+    return messages.select(*map(from_state, kept, by), *MESSAGE_FIELDS.names)
 
 
 def _put_together(
