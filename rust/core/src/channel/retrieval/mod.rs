@@ -368,10 +368,9 @@ impl Channel {
                 rounds.on_answered(&wanted, &self.sds, now.monotonic_ms);
                 self.sds
                     .handle_unstored(absent.iter().map(Name::as_str), now);
-                // A store may have more of the topic than it told: only the next answer tells that it has them not.
-                let is_sure = |message_id: &&Name| !wanted.is_first_asked(message_id);
-                let surely_absent = absent.iter().filter(is_sure).map(Name::as_str);
-                self.sds.handle_irretrievable(surely_absent);
+                let surely_absent = wanted.surely_absent(&absent);
+                self.sds
+                    .handle_irretrievable(surely_absent.map(Name::as_str));
             }
             Some(Asking::Passed { asked, is_cut, .. }) if all_kept && has_room && !is_cut => {
                 retrieval.catch_up.on_answered(asked);

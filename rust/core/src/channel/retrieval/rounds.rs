@@ -1,6 +1,6 @@
 //! When a store is asked for each missing message (004, Missing message retrieval).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use hashlink::LinkedHashMap;
 
@@ -43,13 +43,22 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// Whether it has no hint, and was asked for the first time.
-    pub fn is_first_asked(&self, message_id: &Name) -> bool {
-        let Wanted::Hintless(hintless) = self else {
-            return false;
+    /// Those of `absent` that the store does not have. Of what has no hint what it answers is taken in later: only the
+    /// next answer can tell.
+    pub fn surely_absent<'a>(
+        &'a self,
+        absent: &'a BTreeSet<Name>,
+    ) -> impl Iterator<Item = &'a Name> {
+        let (hinted, hintless) = match self {
+            Wanted::Hinted(hinted) => (hinted.as_slice(), [].as_slice()),
+            Wanted::Hintless(hintless) => ([].as_slice(), hintless.as_slice()),
         };
-        let is_first = |(wanted, was_asked): &(Name, bool)| wanted == message_id && !was_asked;
-        hintless.iter().any(is_first)
+        let hinted = hinted.iter().map(|(_, message_id)| message_id);
+        let asked = hintless.iter().filter(|(_, was_asked)| *was_asked);
+        let asked = asked.map(|(message_id, _)| message_id);
+        hinted
+            .chain(asked)
+            .filter(|message_id| absent.contains(*message_id))
     }
 }
 
