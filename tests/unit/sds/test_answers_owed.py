@@ -94,6 +94,17 @@ def test_under_the_times_of_sds_r_an_answer_leaves_as_soon_as_without_a_store(me
     assert owed(party) == {HELD: 1_000 + response_ms("bob", "alice", HELD, t_max_ms)}
 
 
+def test_names_that_anybody_makes_up_make_no_group_slow() -> None:
+    """No more than four hundred count, and none that was not heard for long."""
+    party = holding(sds=LOGOS.sds)
+    for number in range(1_000):
+        hear(party, message(number, sender=f"made-up-{number}", message_id=f"by-{number}", content=None), 500)
+    for now_ms, t_max_ms in ((1_000, 30_000), (1_000 + LOGOS.sync.participant_ttl_ms, 1_500)):
+        hear(party, asks(now_ms), now_ms)
+        assert owed(party) == {HELD: now_ms + response_ms("bob", "alice", HELD, t_max_ms)}
+        party.drain(at(now_ms + t_max_ms))
+
+
 @pytest.mark.parametrize("groups", [1, 5])
 def test_the_sender_is_of_the_group_and_answers_at_once(groups: int) -> None:
     alice, sent = sent_by("alice", sds=replace(LOGOS.sds, repair_groups=groups, max_retransmissions=0))

@@ -143,9 +143,9 @@ class Retrieval:
         if self._fails:
             logger.info("the store answers again")
             self._fails = False
-        self._without_store = False
 
         def end(now: Now) -> None:
+            self._without_store = False
             self._questions.handle_answered(ended and self._arrivals.refused == refused, now)
             self._wake.set()
 

@@ -154,6 +154,22 @@ fn the_rest_of_a_message_is_told_once_nothing_came_for_twice_the_time_between_it
 }
 
 #[test]
+fn a_timeout_of_a_millisecond_lets_a_step_end() {
+    let mut bob = Bob::of(Config {
+        acknowledgement_timeout_ms: 1,
+        missing_messages_max: 1,
+        members_make_parity: true,
+        ..config()
+    });
+    bob.hear(names("alice", &["missing".into()]));
+    for ordinal in 0..2 {
+        bob.hear_content(ONE, ordinal, [5, 0]);
+    }
+    happens_at(&mut bob, 10);
+    assert_eq!(missing(&bob), ["missing"]);
+}
+
+#[test]
 fn all_that_a_message_lacks_is_asked_for_however_late_somebody_looks() {
     for late in 1..=8 {
         let mut bob = Bob::new();

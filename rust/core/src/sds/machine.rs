@@ -34,6 +34,8 @@ use crate::wire::sds::{HistoryEntry, MessageView, WireFormat};
 
 /// What left the log of a sender is stored this exactly.
 const HORIZON_EXACTLY_MS: i64 = 60_000;
+/// Among more members T_max grows no further: no number of names makes a group slow.
+const MEMBERS_COUNTED_MAX: usize = 400;
 
 /// One participant's side of a channel.
 ///
@@ -754,7 +756,7 @@ impl Machine {
         message_ids: impl IntoIterator<Item = &'a str>,
         now: Now,
     ) {
-        let times_ms = self.config.times_without_store(self.participants.len());
+        let times_ms = self.times_without_store(now.monotonic_ms);
         for message_id in message_ids {
             self.asking
                 .on_unstored(message_id, times_ms, now.monotonic_ms);
@@ -763,8 +765,17 @@ impl Machine {
 
     /// No store answers, or one does again: while none does, others are asked as for what none has.
     pub fn handle_store_away(&mut self, away: bool, now: Now) {
-        let times_ms = self.config.times_without_store(self.participants.len());
+        let times_ms = self.times_without_store(now.monotonic_ms);
         self.asking.set_store_away(away, times_ms, now.monotonic_ms);
+    }
+
+    /// T_min and T_max where no store comes first, of so many as were heard lately: ids are free to forge, and who has
+    /// left neither asks nor answers.
+    pub(super) fn times_without_store(&self, monotonic_ms: i64) -> (i64, i64) {
+        let since_ms = monotonic_ms - self.config.participant_ttl_ms;
+        let live = self.participants.live_since(since_ms);
+        self.config
+            .times_without_store(live.take(MEMBERS_COUNTED_MAX).count())
     }
 
     /// A store was asked for the past and everything it had was taken in: what is unknown now is not

@@ -157,7 +157,7 @@ impl Machine {
             true => 2 * window_ms,
             false => {
                 // Within T_min, in which names wait for it.
-                let (within_ms, _) = config.times_without_store(self.participants.len());
+                let (within_ms, _) = self.times_without_store(at_ms);
                 let offset_ms = response_offset_ms(me, sender_id, send_id, within_ms, wire_format);
                 config.sender_first_ms() + offset_ms
             }

@@ -208,7 +208,7 @@ impl Machine {
         if requests.is_empty() || !self.answering.heed(came.message_id.clone(), came.lamport) {
             return;
         }
-        let (_, within_ms) = self.config.times_without_store(self.participants.len());
+        let (_, within_ms) = self.times_without_store(monotonic_ms);
         self.answering.set_within_ms(within_ms);
         let heard = &requests[..requests.len().min(REQUESTS_HEARD_MAX)];
         for (position, request) in heard.iter().enumerate() {

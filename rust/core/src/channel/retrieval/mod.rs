@@ -365,7 +365,7 @@ impl Channel {
         match retrieval.asking.take() {
             Some(Asking::Missing(wanted, absent)) => {
                 let rounds = &mut retrieval.rounds;
-                rounds.on_answered(&wanted, &self.sds, now.monotonic_ms);
+                rounds.on_answered(&wanted, &absent, now.monotonic_ms);
                 self.sds
                     .handle_unstored(absent.iter().map(Name::as_str), now);
                 let surely_absent = wanted.surely_absent(&absent);

@@ -170,8 +170,8 @@ impl Rounds {
         hintless.iter().any(is_missing) || sds.missing().any(is_new)
     }
 
-    /// A store has answered; whatever of these is missing still, it may not have.
-    pub fn on_answered(&mut self, wanted: &Wanted, sds: &Machine, now_ms: i64) {
+    /// A store has answered, without those of these that are `absent`.
+    pub fn on_answered(&mut self, wanted: &Wanted, absent: &BTreeSet<Name>, now_ms: i64) {
         self.seen_version = None;
         match wanted {
             Wanted::Hinted(hinted) => {
@@ -180,9 +180,8 @@ impl Rounds {
                 }
             }
             Wanted::Hintless(hintless) => {
-                let has_come =
-                    |(message_id, _): &(Name, bool)| sds.missing_entry(message_id).is_none();
-                if hintless.iter().any(has_come) {
+                let is_brought = |(message_id, _): &(Name, bool)| !absent.contains(message_id);
+                if hintless.iter().any(is_brought) {
                     let next_ms = now_ms.saturating_add(self.frequency_ms);
                     self.next_window_ms = self.next_window_ms.min(next_ms);
                 }

@@ -64,6 +64,15 @@ fn whole(message_id: &str, message: Message) -> Message {
     }
 }
 
+/// The store that is asked has it, and it is taken in.
+fn bring(bob: &mut Bob, message_id: &str) {
+    let data = message_of(message_id)
+        .encode(bob.config.wire_format)
+        .unwrap();
+    bob.channel.handle_stored_message(b"hash", Some(&data));
+    bob.hear(whole(message_id, message_of(message_id)));
+}
+
 /// Waits until a store is asked again.
 fn next_question(bob: &mut Bob) -> Question {
     loop {
@@ -638,7 +647,7 @@ fn the_topic_is_asked_for_again_soon_once_a_query_brought_all_and_later_where_on
         bob.hear(naming(1, &[("a".to_owned(), b"")]));
         assert!(matches!(poll(&mut bob), Some(Question::Window(_))));
         if comes {
-            bob.hear(whole("a", message_of("a")));
+            bring(&mut bob, "a");
         }
         answer(&mut bob);
         bob.hear(naming(2, &[("b".to_owned(), b"")]));
@@ -781,7 +790,7 @@ fn others_are_asked_soon_for_what_no_query_is_to_find_soon() {
         &["here", "invented"].map(|id| (id.to_owned(), &b""[..])),
     ));
     assert!(poll(&mut bob).is_some());
-    bob.hear(whole("here", message_of("here")));
+    bring(&mut bob, "here");
     answer(&mut bob);
     bob.hear(naming(2, &[("lost".to_owned(), b"")]));
     assert_eq!(poll(&mut bob), None);

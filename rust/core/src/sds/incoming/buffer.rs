@@ -160,10 +160,10 @@ impl Incoming {
             quiet_ms: config.acknowledgement_timeout_ms,
             // Who repeats contents does so after that timeout; a number brings the rest before.
             quiet_least_ms: match config.answers_with_parity() {
-                true => config.acknowledgement_timeout_ms / 2,
+                true => (config.acknowledgement_timeout_ms / 2).max(1),
                 false => config.acknowledgement_timeout_ms,
             },
-            pause_ms: PAUSE_TIMEOUTS * config.acknowledgement_timeout_ms,
+            pause_ms: (config.acknowledgement_timeout_ms).saturating_mul(PAUSE_TIMEOUTS),
             lost_ms: config.timeout_for_lost_messages_ms,
             patience_ms: match config.timeout_for_lost_messages_ms {
                 0 => (2 * config.resending_ms()).max(PATIENCE_MS_MIN),

@@ -69,6 +69,7 @@ pub struct Asking {
     unstored: HashSet<Name>,
     /// Whether no store answers at all.
     store_away: bool,
+    away_since_ms: i64,
     wire_format: WireFormat,
     /// An answer that came so lately may have overtaken the request for it.
     overtaken_ms: i64,
@@ -105,6 +106,7 @@ impl Asking {
             unstored_ms: config.times_without_store(0),
             unstored: HashSet::default(),
             store_away: false,
+            away_since_ms: 0,
             wire_format: config.wire_format,
             overtaken_ms: config.window_ms(),
             sender_first_ms: config.sender_first_ms(),
@@ -135,6 +137,8 @@ impl Asking {
                 entry,
             };
             let name = Name::new(&upcoming.entry.message_id);
+            // It may have been crowded out of the requests.
+            self.unstored.remove(&name);
             self.upcoming.insert(name, upcoming);
         }
         self.enabled
@@ -151,6 +155,7 @@ impl Asking {
             self.unstored.insert(Name::new(message_id));
             let soon_ms = monotonic_ms + self.offset_ms(message_id);
             self.ask_at(entry, named_by, before_ms.min(soon_ms));
+            self.hurry(monotonic_ms);
         }
     }
 
@@ -179,13 +184,36 @@ impl Asking {
     /// No store answers, or one does again: while none does, all that is missing is asked for as what no store has.
     pub fn set_store_away(&mut self, away: bool, times_ms: (i64, i64), monotonic_ms: i64) {
         self.unstored_ms = times_ms;
-        if std::mem::replace(&mut self.store_away, away) || !away {
+        if std::mem::replace(&mut self.store_away, away) == away {
             return;
         }
+        if !away {
+            // Of a store that only takes long nothing is begun anew.
+            if monotonic_ms - self.away_since_ms > self.t_max_ms {
+                self.count_by_longer_times();
+            }
+            return;
+        }
+        self.away_since_ms = monotonic_ms;
         let held = self.requests.iter().map(|(name, _)| name.clone());
-        let names: Vec<Name> = held.chain(self.upcoming.keys().cloned()).collect();
+        let names = held.chain(self.upcoming.keys().cloned());
+        let is_steady = |name: &Name| self.asked_for(name).0 < STEADY_ROUNDS;
+        let names: Vec<Name> = names.filter(is_steady).collect();
         for name in names {
             self.ask_soon(&name, monotonic_ms);
+        }
+        self.hurry(monotonic_ms);
+    }
+
+    /// What was asked for often at the shorter times would be asked for no more at the longer ones: it counts as asked for
+    /// so often that the distance stays.
+    fn count_by_longer_times(&mut self) {
+        let ratio = self.t_max_ms / self.unstored_ms.1.max(1);
+        let fewer = 2 * ratio.max(1).ilog2();
+        for (ours, _) in self.asked.values_mut() {
+            if *ours > STEADY_ROUNDS {
+                *ours = ours.saturating_sub(fewer).max(STEADY_ROUNDS);
+            }
         }
     }
 
@@ -969,7 +997,47 @@ mod tests {
         assert_eq!(settles_ms, 20_500);
         asking.settle(settles_ms);
         assert!(asking.upcoming.is_empty());
-        // What is found missing once a store answers again waits for it.
+        // What was asked for often already is asked for no sooner, however often a store goes and comes.
+        let mut asking = with_a_store();
+        asking.restore_asked(ID, (STEADY_ROUNDS, STEADY_ROUNDS));
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.settle(30_000);
+        let before_ms = due(&asking);
+        asking.set_store_away(true, SHORT_MS, 40_000);
+        assert_eq!(due(&asking), before_ms);
+    }
+
+    #[test]
+    fn who_was_long_without_a_store_asks_on_when_one_answers_again() {
+        for (away_ms, asks_on) in [(120_001, true), (120_000, false)] {
+            let mut asking = with_a_store();
+            asking.on_missing(entry(ID), &"carol".into(), 0);
+            asking.set_store_away(true, SHORT_MS, 0);
+            asking.restore_asked(ID, (34, 34));
+            asking.settle(120_000);
+            asking.set_store_away(false, SHORT_MS, away_ms);
+            asking.ask_again_later(&entry(ID), "carol".into(), away_ms);
+            assert_eq!(asking.poll_silent().is_empty(), asks_on);
+        }
+    }
+
+    #[test]
+    fn what_was_crowded_out_and_is_named_again_waits_for_a_store_anew() {
+        let mut asking = with_a_store();
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.on_unstored(ID, SHORT_MS, 0);
+        asking.requests.remove(&Name::new(ID));
+        asking.on_named_again(&entry(ID), &"carol".into(), 1_000);
+        assert!(first_request_ms(&asking) >= 31_000);
+        asking.on_unstored(ID, SHORT_MS, 1_000);
+        assert!(first_request_ms(&asking) < 2_500);
+    }
+
+    #[test]
+    fn what_is_missing_once_a_store_answers_again_waits_for_it() {
+        let mut asking = with_a_store();
+        let due = |asking: &Asking| -> Vec<i64> { asking.requests().map(|(_, ms)| ms).collect() };
+        asking.set_store_away(true, SHORT_MS, 1_000);
         asking.set_store_away(false, SHORT_MS, 21_000);
         asking.on_missing(entry("at last"), &"carol".into(), 21_000);
         assert!(*due(&asking).last().unwrap() >= 51_000);
