@@ -69,7 +69,7 @@ pub struct Asking {
     unstored: HashSet<Name>,
     /// Whether no store answers at all.
     store_away: bool,
-    away_since_ms: i64,
+    away_since_ms: Option<i64>,
     wire_format: WireFormat,
     /// An answer that came so lately may have overtaken the request for it.
     overtaken_ms: i64,
@@ -106,7 +106,7 @@ impl Asking {
             unstored_ms: config.times_without_store(0),
             unstored: HashSet::default(),
             store_away: false,
-            away_since_ms: 0,
+            away_since_ms: None,
             wire_format: config.wire_format,
             overtaken_ms: config.window_ms(),
             sender_first_ms: config.sender_first_ms(),
@@ -189,16 +189,18 @@ impl Asking {
         }
         if !away {
             // Of a store that only takes long nothing is begun anew.
-            if monotonic_ms - self.away_since_ms > self.t_max_ms {
+            if (self.away_since_ms).is_some_and(|since_ms| monotonic_ms - since_ms > self.t_max_ms)
+            {
                 self.count_by_longer_times();
             }
             return;
         }
-        self.away_since_ms = monotonic_ms;
+        let is_first = self.away_since_ms.replace(monotonic_ms).is_none();
         let held = self.requests.iter().map(|(name, _)| name.clone());
         let names = held.chain(self.upcoming.keys().cloned());
-        let is_steady = |name: &Name| self.asked_for(name).0 < STEADY_ROUNDS;
-        let names: Vec<Name> = names.filter(is_steady).collect();
+        // What an earlier life asked for often is asked for once more, and then a store comes and goes.
+        let is_hastened = |name: &Name| is_first || self.asked_for(name).0 < STEADY_ROUNDS;
+        let names: Vec<Name> = names.filter(is_hastened).collect();
         for name in names {
             self.ask_soon(&name, monotonic_ms);
         }
@@ -1004,6 +1006,10 @@ mod tests {
         asking.settle(30_000);
         let before_ms = due(&asking);
         asking.set_store_away(true, SHORT_MS, 40_000);
+        assert!(due(&asking) < before_ms, "an earlier life asked for it");
+        asking.set_store_away(false, SHORT_MS, 40_001);
+        let before_ms = due(&asking);
+        asking.set_store_away(true, SHORT_MS, 40_002);
         assert_eq!(due(&asking), before_ms);
     }
 
